@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.mapping.keys import parse_ref
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.answers import Mode
+from alfred_refs.tools.answers import LabelMode
 from benchmarks import report
 from benchmarks.list_size import ITEMS, list_forms
 from examples.kitchen.load import load
@@ -69,7 +69,7 @@ QUESTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 
 # the form of an answer -> where its labels are, whether keys stand in place of refs
-FORMS: Mapping[str, tuple[Mode, bool]] = {
+FORMS: Mapping[str, tuple[LabelMode, bool]] = {
     "keys": ("none", True),
     "keys, labels inline": ("inline", True),
     "refs": ("none", False),

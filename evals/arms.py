@@ -21,8 +21,8 @@ from functools import cached_property
 from typing import Final
 
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.answers import Mode
-from alfred_refs.tools.call import Expecting
+from alfred_refs.tools.answers import LabelMode
+from alfred_refs.tools.call import ExpectMode
 from evals.kitchen import MODELS, OWNERSHIP, POLICY
 from evals.spelling import SPELLINGS
 from examples.kitchen.models import Ingredient, Recipe
@@ -44,9 +44,9 @@ class Arm:
 
     name: str
     spelling: str
-    labels: Mode
+    labels: LabelMode
     vouches: bool
-    expect: Expecting
+    expect: ExpectMode
 
     @cached_property
     def toolset(self) -> Toolset:

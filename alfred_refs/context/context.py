@@ -51,7 +51,7 @@ from alfred_refs.context.prompts import (
     Step,
     Templates,
     forms_of,
-    parts_of,
+    key_parts,
     system_of,
 )
 from alfred_refs.context.views import (
@@ -299,7 +299,7 @@ class Context:
             forms=forms_of(decision),
             templates=self._templates,
         )
-        parts = parts_of(material)
+        parts = key_parts(material)
         system = system_of(step.type, self._templates)
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
 
@@ -374,7 +374,7 @@ class Context:
             self.conversation.draft(table.model, each.data, label=each.label).ref
             for each in getattr(made, "drafts", ())
             if self._toolset is not None
-            for table in (self._toolset.tables.named(each.table, "create"),)
+            for table in (self._toolset.tables.by_name(each.table, "create"),)
         ]
         left = made.model_dump(mode="json", exclude_none=True, exclude={"drafts"})
         left |= {"type": step.type, "goal": step.goal}

@@ -380,7 +380,7 @@ PARTS: Final[Sequence[Part]] = (
 )
 
 
-def parts_of(material: Material) -> dict[str, str]:
+def key_parts(material: Material) -> dict[str, str]:
     """Return the parts of a step's prompt, in order, those that are not empty."""
     letter = material.step.type[0].upper()
     found = {}

@@ -6,7 +6,7 @@ statement for each relationship of a level, in which PostgreSQL numbers the rows
 are loaded than may be shown. `Rendering` makes one JSON object of each instance, within the
 `Limits` of the toolset. `put_labels` then adds the labels of the rows that refs name.
 
->>> shape = shape_of(toolset.tables.named("recipes"), ["name", "lines.text"])
+>>> shape = shape_of(toolset.tables.by_name("recipes"), ["name", "lines.text"])
 >>> recipes = session.scalars(shape.statement().order_by(Recipe.name)).all()
 >>> relatives = Relatives(session, Limits(rows=1))
 >>> relatives.load(recipes, shape)
@@ -72,7 +72,7 @@ from alfred_refs.session.session import RefSession
 from alfred_refs.tools.errors import invalid_arguments, unknown_column
 from alfred_refs.tools.rules import Row
 from alfred_refs.tools.serialization import (
-    DEEPEST_SHOWN,
+    MAX_DEPTH_SHOWN,
     CutText,
     Verbatim,
     is_plain,
@@ -170,8 +170,8 @@ def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Sha
             raise invalid_arguments(
                 f"{name!r} is a column and leads to no rows", "columns", "name it without a path"
             )
-        if name not in table.included:
-            raise unknown_column(table.name, name, [*table.columns, *table.included])
+        if name not in table.includable:
+            raise unknown_column(table.name, name, [*table.columns, *table.includable])
         within.setdefault(name, []).extend([".".join(rest)] if rest else [])
     children = {}
     for name, rest in within.items():
@@ -232,10 +232,10 @@ class Room:
     """
 
     characters: int
-    untouched: bool = True
+    is_empty: bool = True
 
     def take(
-        self, entries: Iterable[T], render: Callable[[T], Row], noted: Sequence[list[Any]]
+        self, entries: Iterable[T], render: Callable[[T], Row], logs: Sequence[list[Any]]
     ) -> list[Row]:
         """Return rows until there is enough text; no more than one is made for nothing.
 
@@ -245,15 +245,15 @@ class Room:
             noted: what making rows adds to; what it adds for one that is not shown is taken out.
         """
         rows: list[Row] = []
-        for each in entries if self.untouched or self.characters > 0 else ():
-            before = [len(notes) for notes in noted]
+        for each in entries if self.is_empty or self.characters > 0 else ():
+            before = [len(log) for log in logs]
             row = render(each)
             self.characters -= size_of(row)
-            if self.characters < 0 and not self.untouched:
-                for notes, length in zip(noted, before, strict=True):
-                    del notes[length:]
+            if self.characters < 0 and not self.is_empty:
+                for log, length in zip(logs, before, strict=True):
+                    del log[length:]
                 break
-            self.untouched = False
+            self.is_empty = False
             rows.append(row)
         return rows
 
@@ -262,7 +262,7 @@ class Room:
         entries: Sequence[T],
         render: Callable[[T], Row],
         only_ref: Callable[[T], Row],
-        noted: Sequence[list[Any]],
+        logs: Sequence[list[Any]],
     ) -> list[Row]:
         """Return rows until there is enough text, and for the rest their refs.
 
@@ -272,10 +272,10 @@ class Room:
             only_ref: makes a row that has nothing but its ref.
             noted: see `take`; the last are the places that are cut.
         """
-        rows = self.take(entries, render, noted)
+        rows = self.take(entries, render, logs)
         rest = [only_ref(each) for each in entries[len(rows) :]]
         if rest:
-            noted[-1].append(f"{len(rest)} more rows are shown by their refs alone")
+            logs[-1].append(f"{len(rest)} more rows are shown by their refs alone")
         return rows + rest
 
 
@@ -311,8 +311,8 @@ class Rendering:
             ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
             return {shape.table.ref_field: ref}
 
-        noted = (self.shown, self.cut)
-        return room.fill(instances, lambda each: self.row(each, shape), only_ref, noted)
+        logs = (self.shown, self.cut)
+        return room.fill(instances, lambda each: self.row(each, shape), only_ref, logs)
 
     def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
         """Return one row."""
@@ -326,26 +326,28 @@ class Rendering:
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             related, is_list = self.related_of(instance, child), shape.table.is_list(name)
-            show = self._rows if is_list else self._one
+            show = self._related_rows if is_list else self._related_row
             row[name] = show(related, child, f"{path}.{name}")
         return row
 
     def value(self, column: ToolColumn, value: Any, path: str) -> Any:
         """Return what a row has in a column as JSON, cut where it is too long or too deep."""
         if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
-            value = without_depth(value, f"{path}.{column.name}", self.cut)
-        shown = column.show(value)
-        if is_plain(shown) and (shown.__class__ is not str or len(shown) <= self.limits.text):
-            return shown
-        return self.fitting(shown, column, f"{path}.{column.name}")
+            value = cut_depth(value, f"{path}.{column.name}", self.cut)
+        json_value = column.show(value)
+        if is_plain(json_value) and (
+            json_value.__class__ is not str or len(json_value) <= self.limits.text
+        ):
+            return json_value
+        return self.fit_value(json_value, column, f"{path}.{column.name}")
 
-    def _one(self, related: RelatedRows, shape: Shape, path: str) -> Row | None:
+    def _related_row(self, related: RelatedRows, shape: Shape, path: str) -> Row | None:
         for each in related.rows:
             self.related += 1
             return self.row(each, shape, path)
         return None
 
-    def _rows(self, related: RelatedRows, shape: Shape, path: str) -> list[Row]:
+    def _related_rows(self, related: RelatedRows, shape: Shape, path: str) -> list[Row]:
         rows: list[Row] = []
         for n, each in enumerate(related.rows, start=1):
             # looked at each time: there are others inside of each
@@ -357,31 +359,31 @@ class Rendering:
             self.cut.append(f"{path}: {related.total - len(rows)} more rows")
         return rows
 
-    def fitting(self, value: Any, column: ToolColumn, path: str) -> Any:
+    def fit_value(self, value: Any, column: ToolColumn, path: str) -> Any:
         """Return a value of a column as JSON with no text in it that is too long."""
         if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
             return Verbatim(value)  # of a column that has no keys: data
-        return value if column.values.family == "ref" else self._short(value, path)
+        return value if column.values.family == "ref" else self._shorten(value, path)
 
-    def _short(self, value: Any, path: str) -> Any:
+    def _shorten(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
-            short = shorten_text(value, self.limits.text)
-            if isinstance(short, CutText):
-                self.cut.append(f"{path}: {short.more} more characters")
-            return short
+            head = shorten_text(value, self.limits.text)
+            if isinstance(head, CutText):
+                self.cut.append(f"{path}: {head.more} more characters")
+            return head
         if isinstance(value, list):
-            return [self._short(each, path) for each in value]
+            return [self._shorten(each, path) for each in value]
         if isinstance(value, dict):
-            return {name: self._short(each, f"{path}.{name}") for name, each in value.items()}
+            return {name: self._shorten(each, f"{path}.{name}") for name, each in value.items()}
         return value
 
 
-def without_depth(value: Any, path: str, cut: list[str]) -> Any:
+def cut_depth(value: Any, path: str, cut: list[str]) -> Any:
     """Return a value without what is nested too deep, which is told in `cut`."""
-    rest, is_cut = limit_depth(value)
+    limited, is_cut = limit_depth(value)
     if is_cut:
-        cut.append(f"{path}: more than {DEEPEST_SHOWN} levels")
-    return rest
+        cut.append(f"{path}: more than {MAX_DEPTH_SHOWN} levels")
+    return limited
 
 
 def castable(type_: TypeEngine[Any]) -> TypeEngine[Any]:
@@ -398,7 +400,7 @@ def related_rows(related: Any) -> list[Any]:
     return list(related.values() if isinstance(related, Mapping) else related)
 
 
-def without_refs(
+def composite_key_rows(
     instances: Iterable[Any], shape: Shape, related_of: RelatedOf
 ) -> Iterator[tuple[ToolTable, Any]]:
     """Yield what is to be shown and has its own ref in no column, nested rows included."""
@@ -406,7 +408,7 @@ def without_refs(
         if shape.table.own is None:
             yield shape.table, instance
         for child in shape.children.values():
-            yield from without_refs(related_of(instance, child).rows, child, related_of)
+            yield from composite_key_rows(related_of(instance, child).rows, child, related_of)
 
 
 def size_of(value: Any) -> int:
@@ -437,13 +439,13 @@ class Relatives:
     ) -> None:
         self._session = session
         self._limits = limits
-        self._options = [each for each in options if holds_everywhere(each)]
+        self._options = [each for each in options if applies_everywhere(each)]
         # a shape, by its identity, and a row that has what it is of inside -> this
-        self._found: dict[tuple[int, InstanceState[Any]], RelatedRows] = {}
+        self._related: dict[tuple[int, InstanceState[Any]], RelatedRows] = {}
 
     def of(self, instance: Any, shape: Shape) -> RelatedRows:
         """Return what of a shape is inside of a row."""
-        return self._found.get((id(shape), sqla.state_of(instance)), RelatedRows())
+        return self._related.get((id(shape), sqla.state_of(instance)), RelatedRows())
 
     def load(self, instances: Sequence[Any], shape: Shape) -> None:
         """Load what is shown inside of rows that were just read, at every level."""
@@ -458,13 +460,13 @@ class Relatives:
                 if name in state.dict:
                     rows = related_rows(state.dict[name])
                     shown = rows[: self._limits.rows]
-                    self._found[id(child), state] = RelatedRows(shown, len(rows))
+                    self._related[id(child), state] = RelatedRows(shown, len(rows))
                     self._note_loaded(shown, child)
 
     def _load(self, instances: Sequence[Any], shape: Shape) -> None:
         for name, child in shape.children.items():
             states = dict.fromkeys(map(sqla.state_of, instances))
-            waiting = [each for each in states if (id(child), each) not in self._found]
+            waiting = [each for each in states if (id(child), each) not in self._related]
             if waiting:
                 self._read_relationship(waiting, shape, name)
             inside = [row for each in instances for row in self.of(each, child).rows]
@@ -485,31 +487,33 @@ class Relatives:
         ).execution_options(raw_keys=True, populate_existing=True)
         for place, total, row in self._session.execute(fresh).unique():
             key = id(child), states[place - 1]
-            before = self._found.get(key, RelatedRows())
+            before = self._related.get(key, RelatedRows())
             rows = before.rows if row is None else [*before.rows, row]
-            self._found[key] = RelatedRows(rows, total)
+            self._related[key] = RelatedRows(rows, total)
 
 
-def holds_everywhere(option: ExecutableOption) -> bool:
+def applies_everywhere(option: ExecutableOption) -> bool:
     """Tell whether an option is of all that is loaded, as that of `with_loader_criteria()` is."""
     is_path = isinstance(option, LoaderOption)
     return not is_path and bool(getattr(option, "propagate_to_loaders", False))
 
 
-def _key_table(columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]) -> TableValuedAlias:
+def _key_table(
+    key_columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]
+) -> TableValuedAlias:
     """Return a table of keys, with `place`, counted from 1: one parameter for each column."""
-    types = [castable(each.type) for each in columns]
-    given = [
+    types = [castable(each.type) for each in key_columns]
+    arrays = [
         cast(list(values), ARRAY(type_))
         for values, type_ in zip(zip(*keys, strict=True), types, strict=True)
     ]
-    named = [sqlalchemy_column(f"key_{n}", type_) for n, type_ in enumerate(types)]
-    values = func.unnest(*given).table_valued(*named, with_ordinality="place")
+    columns = [sqlalchemy_column(f"key_{n}", type_) for n, type_ in enumerate(types)]
+    values = func.unnest(*arrays).table_valued(*columns, with_ordinality="place")
     return values.render_derived(name="given")
 
 
 def _related_select(
-    shape: Shape, name: str, given: TableValuedAlias, limits: Limits
+    shape: Shape, name: str, parents: TableValuedAlias, limits: Limits
 ) -> Select[Any]:
     """Return the statement that reads the related rows of the rows that are given.
 
@@ -518,24 +522,24 @@ def _related_select(
     """
     child, relationship = shape.children[name], shape.table.relationship(name)
     target, names = relationship.entity.entity, child.table.identity
-    numbered = _numbers(shape, name, given)
+    numbered = _numbered_rows(shape, name, parents)
     place, number, total = numbered.c.place, numbered.c.number, numbered.c.total
     keys = [numbered.c[f"key_{n}"] for n, _ in enumerate(names)]
     in_all = func.row_number().over(order_by=[place, number]).label("in_all")
     most = max(limits.rows, 1) if relationship.uselist else 1
-    listed = select(place, total, number, *keys, in_all).where(number <= most).subquery()
-    is_shown = listed.c.in_all <= limits.related if relationship.uselist else true()
-    is_row = [getattr(target, each) == listed.c[f"key_{n}"] for n, each in enumerate(names)]
+    candidates = select(place, total, number, *keys, in_all).where(number <= most).subquery()
+    is_shown = candidates.c.in_all <= limits.related if relationship.uselist else true()
+    is_row = [getattr(target, each) == candidates.c[f"key_{n}"] for n, each in enumerate(names)]
     return (
-        select(listed.c.place, listed.c.total, target)
-        .select_from(listed)
+        select(candidates.c.place, candidates.c.total, target)
+        .select_from(candidates)
         .outerjoin(target, and_(*is_row, is_shown))
-        .where(or_(is_shown, listed.c.number == 1))
-        .order_by(listed.c.in_all)
+        .where(or_(is_shown, candidates.c.number == 1))
+        .order_by(candidates.c.in_all)
     )
 
 
-def _numbers(shape: Shape, name: str, given: TableValuedAlias) -> FromClause:
+def _numbered_rows(shape: Shape, name: str, parents: TableValuedAlias) -> FromClause:
     """Return the keys of related rows, each with its `number` in its row and their `total`."""
     child, relationship = shape.children[name], shape.table.relationship(name)
     # the parent and not the child is aliased, of which the relationship says its order
@@ -543,24 +547,27 @@ def _numbers(shape: Shape, name: str, given: TableValuedAlias) -> FromClause:
     both = join(parent, target, getattr(parent, name))
     keys = [getattr(target, each) for each in child.table.identity]
     order = [*_order(relationship, both, inspect(parent).selectable), *keys]
-    position = func.row_number().over(partition_by=given.c.place, order_by=order)
-    is_given = [
-        getattr(parent, each) == given.c[f"key_{n}"] for n, each in enumerate(shape.table.identity)
+    position = func.row_number().over(partition_by=parents.c.place, order_by=order)
+    is_parent = [
+        getattr(parent, each) == parents.c[f"key_{n}"]
+        for n, each in enumerate(shape.table.identity)
     ]
-    met = (
-        select(given.c.place, position.label("position"))
+    related = (
+        select(parents.c.place, position.label("position"))
         .add_columns(*(each.label(f"key_{n}") for n, each in enumerate(keys)))
         .select_from(both)
-        .join(given, and_(*is_given))
+        .join(parents, and_(*is_parent))
         .subquery()
     )
     # a row that several rows of a secondary table lead to is one row, where it is first
-    once = [met.c[f"key_{n}"] for n, _ in enumerate(keys)]
-    number = func.row_number().over(partition_by=met.c.place, order_by=func.min(met.c.position))
-    total = func.count().over(partition_by=met.c.place)
+    key_columns = [related.c[f"key_{n}"] for n, _ in enumerate(keys)]
+    number = func.row_number().over(
+        partition_by=related.c.place, order_by=func.min(related.c.position)
+    )
+    total = func.count().over(partition_by=related.c.place)
     return (
-        select(met.c.place, *once, number.label("number"), total.label("total"))
-        .group_by(met.c.place, *once)
+        select(related.c.place, *key_columns, number.label("number"), total.label("total"))
+        .group_by(related.c.place, *key_columns)
         .subquery()
     )
 
@@ -581,20 +588,20 @@ def _order(
         if not isinstance(element, Column):
             return None
         # those of the secondary table are of no table of the class
-        among = [target] if element.table in relationship.mapper.tables else others
-        found = (each.corresponding_column(element) for each in among)
-        return next((each for each in found if each is not None), None)
+        tables = [target] if element.table in relationship.mapper.tables else others
+        replacements = (each.corresponding_column(element) for each in tables)
+        return next((each for each in replacements if each is not None), None)
 
     return [
         visitors.replacement_traverse(each, {}, replace) for each in relationship.order_by or ()
     ]
 
 
-Mode = Literal["inline", "legend", "none"]
+LabelMode = Literal["inline", "legend", "none"]
 
 
 @dataclass(slots=True)  # one for each ref of each row: frozen ones are slow to make
-class Foreign:
+class ForeignRef:
     """One ref in a row.
 
     Attributes:
@@ -632,7 +639,7 @@ class Foreign:
         labels[self.place] = label
 
 
-def put_labels(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
+def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode) -> dict[str, str]:
     """Put labels beside the refs in rows, or return them by ref: as the mode says.
 
     Returns:
@@ -640,9 +647,9 @@ def put_labels(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dic
     """
     if mode == "none":
         return {}
-    labels = _labels(session, found)
+    labels = _labels(session, refs)
     legend: dict[str, str] = {}
-    for each in found:
+    for each in refs:
         label = each.label or labels.get((each.target.name, each.by is not None, each.key))
         if label is None:
             continue
@@ -653,41 +660,43 @@ def put_labels(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dic
     return legend
 
 
-def with_labels(
+def labelled_refs(
     row: Row, name: str, target: ToolTable, labels: Iterable[str | None]
-) -> list[Foreign]:
+) -> list[ForeignRef]:
     """Return refs in a list, with labels that are known: of rows that are gone, or of drafts."""
     return [
-        Foreign(row, name, target, label=label, place=place)
+        ForeignRef(row, name, target, label=label, place=place)
         for place, label in enumerate(labels)
         if label is not None
     ]
 
 
-def bounded_refs(found: Iterable[Foreign], most: int) -> Iterator[Foreign]:
+def limit_refs(refs: Iterable[ForeignRef], most: int) -> Iterator[ForeignRef]:
     """Yield refs, those in lists only as far as they name few rows: lists may be long."""
-    named: set[tuple[str, Any]] = set()
-    for each in found:
+    rows: set[tuple[str, Any]] = set()
+    for each in refs:
         if each.place is None:
             yield each
             continue
         row = (each.target.name, each.ref if each.key is None else each.key)
-        if row in named or len(named) < most:
-            named.add(row)
+        if row in rows or len(rows) < most:
+            rows.add(row)
             yield each
 
 
-def places_of(shown: Sequence[Any]) -> list[int]:
+def ref_positions(shown: Sequence[Any]) -> list[int]:
     """Return where in a list of a column there are refs."""
     return [place for place, each in enumerate(shown) if isinstance(each, str)]
 
 
-def foreign_of(shown: Iterable[tuple[Row, Any, Shape]], tables: ToolTables) -> Iterator[Foreign]:
+def foreign_refs(
+    shown: Iterable[tuple[Row, Any, Shape]], tables: ToolTables
+) -> Iterator[ForeignRef]:
     """Yield the refs to other rows, in rows, whose labels can be read."""
     columns: dict[int, list[tuple[ToolColumn, KeyColumn, ToolTable]]] = {}  # of a shape
     for row, instance, shape in shown:
         if id(shape) not in columns:
-            columns[id(shape)] = list(referring(shape, tables))
+            columns[id(shape)] = list(ref_columns(shape, tables))
         yield from _foreign_in(row, sqla.state_of(instance).dict, columns[id(shape)])
 
 
@@ -695,19 +704,19 @@ def _foreign_in(
     row: Row,
     loaded: Mapping[str, Any],
     columns: Iterable[tuple[ToolColumn, KeyColumn, ToolTable]],
-) -> Iterator[Foreign]:
+) -> Iterator[ForeignRef]:
     for column, key, target in columns:
         # what is shown may be a hook's by now
-        keys, shown = loaded.get(column.name), row.get(column.name)
+        keys, value = loaded.get(column.name), row.get(column.name)
         by = None if key.by is None else key.by.column
         if keys is not None and column.name in row and not key.array:
-            yield Foreign(row, column.name, target, keys, by)
-        elif isinstance(shown, list) and keys is not None and len(keys) == len(shown):
-            for place in places_of(shown):
-                yield Foreign(row, column.name, target, keys[place], by, place=place)
+            yield ForeignRef(row, column.name, target, keys, by)
+        elif isinstance(value, list) and keys is not None and len(keys) == len(value):
+            for place in ref_positions(value):
+                yield ForeignRef(row, column.name, target, keys[place], by, place=place)
 
 
-def referring(
+def ref_columns(
     shape: Shape, tables: ToolTables
 ) -> Iterator[tuple[ToolColumn, KeyColumn, ToolTable]]:
     """Yield the columns that have refs to rows with labels, and the tables of these."""
@@ -721,21 +730,25 @@ def referring(
 
 def key_in(target: ToolTable, key: Key) -> Any:
     """Return the key of a row as its column has it."""
-    held = target.keys.identity[0]
-    return key if held is None or isinstance(key, tuple) else held.from_key(key)
+    column = target.keys.identity[0]
+    return key if column is None or isinstance(key, tuple) else column.from_key(key)
 
 
-def _labels(session: RefSession, found: Iterable[Foreign]) -> Mapping[tuple[str, bool, Any], str]:
-    wanted: dict[tuple[str, bool], dict[Any, Foreign]] = {}
-    for each in found:
+def _labels(
+    session: RefSession, refs: Iterable[ForeignRef]
+) -> Mapping[tuple[str, bool, Any], str]:
+    by_table: dict[tuple[str, bool], dict[Any, ForeignRef]] = {}
+    for each in refs:
         if each.label is None:
-            wanted.setdefault((each.target.name, each.by is not None), {})[each.key] = each
+            by_table.setdefault((each.target.name, each.by is not None), {})[each.key] = each
     labels = {}
-    for (name, by), of_keys in wanted.items():
-        one = next(iter(of_keys.values()))
-        label = one.target.keys.label
-        read = () if label is None else _read_labels(session, one, label.attribute, list(of_keys))
-        for key, loaded in read:
+    for (name, by), by_key in by_table.items():
+        sample = next(iter(by_key.values()))
+        label = sample.target.keys.label
+        rows = (
+            () if label is None else _read_labels(session, sample, label.attribute, list(by_key))
+        )
+        for key, loaded in rows:
             text = None if label is None else label.line(loaded)
             if text is not None:
                 labels[name, by, key] = text
@@ -743,7 +756,7 @@ def _labels(session: RefSession, found: Iterable[Foreign]) -> Mapping[tuple[str,
 
 
 def _read_labels(
-    session: RefSession, one: Foreign, attribute: str | None, keys: list[Any]
+    session: RefSession, sample: ForeignRef, attribute: str | None, keys: list[Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Read what labels are made of: one attribute of some rows, or all that a function may see.
 
@@ -753,40 +766,40 @@ def _read_labels(
         attribute: that is the label; `None` where a function makes it of instances.
         keys: of the rows.
     """
-    dialect = session.get_bind(one.target.model).dialect.name
-    statement = one.target.statement(
-        (one.by, dialect), lambda: _label_select(one, attribute, dialect)
+    dialect = session.get_bind(sample.target.model).dialect.name
+    statement = sample.target.statement(
+        (sample.by, dialect), lambda: _label_select(sample, attribute, dialect)
     )
     # the keys are keys, though some may be text
     rows = session.execute(statement, {"keys": keys}, execution_options={"raw_keys": True})
     if attribute is not None:
         yield from ((key, {attribute: value}) for key, value in rows)
         return
-    name = _keyed_by(one).key
+    name = _key_attribute(sample).key
     for instance in rows.scalars():
         loaded = sqla.state_of(instance).dict
         yield loaded[name], loaded
 
 
-def _label_select(one: Foreign, attribute: str | None, dialect: str) -> Select[Any]:
-    model, key = one.target.model, _keyed_by(one)
-    read = (
+def _label_select(sample: ForeignRef, attribute: str | None, dialect: str) -> Select[Any]:
+    model, key = sample.target.model, _key_attribute(sample)
+    statement = (
         select(model).options(lazyload("*"))
         if attribute is None
         else select(key, getattr(model, attribute)).select_from(model)
     )
     if dialect != "postgresql":
-        return read.where(key.in_(bindparam("keys", expanding=True)))
+        return statement.where(key.in_(bindparam("keys", expanding=True)))
     # one parameter: what has as many as there are keys is slow to send
-    given = cast(bindparam("keys"), ARRAY(castable(key.type)))
-    return read.where(key == any_(given))
+    key_array = cast(bindparam("keys"), ARRAY(castable(key.type)))
+    return statement.where(key == any_(key_array))
 
 
-def _keyed_by(one: Foreign) -> InstrumentedAttribute[Any]:
+def _key_attribute(sample: ForeignRef) -> InstrumentedAttribute[Any]:
     """Return the attribute of the target that has the keys of refs like one."""
-    mapper = inspect(one.target.model).mapper
-    column = mapper.primary_key[0] if one.by is None else one.by
-    found: InstrumentedAttribute[Any] = getattr(
-        one.target.model, mapper.get_property_by_column(column).key
+    mapper = inspect(sample.target.model).mapper
+    column = mapper.primary_key[0] if sample.by is None else sample.by
+    attribute: InstrumentedAttribute[Any] = getattr(
+        sample.target.model, mapper.get_property_by_column(column).key
     )
-    return found
+    return attribute

@@ -51,27 +51,27 @@ from pydantic_core import PydanticCustomError
 
 from alfred_refs.tools.errors import ToolError, invalid_arguments, missing_filter, unknown_tool
 
-DEEPEST = 50
+MAX_DEPTH = 50
 """Levels of lists and objects: more is no question that anybody asks."""
 
-LONGEST_INTEGER = 1_024
+MAX_INTEGER_BITS = 1_024
 """Bits: as far as floating-point numbers go, in whose place JSON has integers."""
 
-_MOST_DIGITS = 400  # of an integer in text: more than that many bits
+_MAX_DIGITS = 400  # of an integer in text: more than that many bits
 
-LONGEST = 1_000_000
+MAX_CHARACTERS = 1_000_000
 """Characters of all texts and names of a call: as much as a model writes in an hour."""
 
-MOST_VALUES = 50_000
+MAX_VALUES = 50_000
 """Values of a call at all depths: each is looked at by all that is done with it."""
 
 Path = tuple[str | int, ...]
 """Names and places that lead to a value in arguments."""
 
 _NUL = "\x00"
-_LONGEST_TEXT = 10 * LONGEST  # JSON may have six letters for one
-_LESS = "do it in several calls"
-_SHOWN = 100  # characters of a name that is told
+_MAX_JSON_CHARACTERS = 10 * MAX_CHARACTERS  # JSON may have six letters for one
+_IN_SEVERAL_CALLS = "do it in several calls"
+_MAX_NAME = 100  # characters of a name that is told
 _DATA = "data"  # the field that has what is to be stored
 _STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # in JSON, to its end or to that of all
 
@@ -85,8 +85,8 @@ def parse_arguments(arguments: Any) -> Any:
     """
     if not isinstance(arguments, str | bytes | bytearray):
         return arguments
-    if len(arguments) > _LONGEST_TEXT:
-        raise over_budget("characters", _LONGEST_TEXT, _LESS)
+    if len(arguments) > _MAX_JSON_CHARACTERS:
+        raise over_budget("characters", _MAX_JSON_CHARACTERS, _IN_SEVERAL_CALLS)
     try:
         text = arguments if isinstance(arguments, str) else arguments.decode()
         _check_count(text)
@@ -100,23 +100,23 @@ def parse_arguments(arguments: Any) -> Any:
 def _check_count(text: str) -> None:
     """Check that text has not too many values of JSON, before there is an object for each."""
     marks = _STRING.sub("", text)
-    if max(marks.count(",") + 1, marks.count("[") + marks.count("{")) > MOST_VALUES:
-        raise over_budget("values", MOST_VALUES, _LESS)
+    if max(marks.count(",") + 1, marks.count("[") + marks.count("{")) > MAX_VALUES:
+        raise over_budget("values", MAX_VALUES, _IN_SEVERAL_CALLS)
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON that has each name once: of two values one would be dropped."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
-        field = name if name.isprintable() and len(name) <= _SHOWN else None
+        field = name if name.isprintable() and len(name) <= _MAX_NAME else None
         raise invalid_arguments("an object has a name twice", field, "give it once")
-    return found
+    return members
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise _too_great()
+    if len(digits) > _MAX_DIGITS:
+        raise _too_large()
     return int(digits)
 
 
@@ -150,9 +150,9 @@ class Repair:
             ToolError: as `repaired` does.
         """
         self._values += 1
-        if self._values > MOST_VALUES:
-            raise over_budget("values", MOST_VALUES, _LESS)
-        if len(path) > DEEPEST:
+        if self._values > MAX_VALUES:
+            raise over_budget("values", MAX_VALUES, _IN_SEVERAL_CALLS)
+        if len(path) > MAX_DEPTH:
             raise _too_deep()
         if isinstance(value, str):
             return self._text(value, path)
@@ -161,8 +161,8 @@ class Repair:
         if isinstance(value, list | tuple):
             return [self.value(each, (*path, n)) for n, each in enumerate(value)]
         if value is None or isinstance(value, bool | int | float):
-            if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
-                raise _too_great()
+            if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+                raise _too_large()
             return value
         raise invalid_arguments(f"a value of type {type(value).__name__} is no JSON")
 
@@ -180,8 +180,8 @@ class Repair:
         if not isinstance(text, str):
             raise invalid_arguments("a name of a field is no text")
         self._characters += len(text)
-        if self._characters > LONGEST:
-            raise over_budget("characters", LONGEST, _LESS)
+        if self._characters > MAX_CHARACTERS:
+            raise over_budget("characters", MAX_CHARACTERS, _IN_SEVERAL_CALLS)
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -204,17 +204,17 @@ def misplaced_nul(path: Path) -> ToolError:
     return invalid_arguments("it has a NUL character; write it without", field_at(path))
 
 
-def over_budget(what: str, most: int, remedy: str) -> ToolError:
+def over_budget(what: str, limit: int, remedy: str) -> ToolError:
     """Refuse a call for what it has too much of."""
-    return invalid_arguments(f"they have more than {most:,} {what}", remedy=remedy)
+    return invalid_arguments(f"they have more than {limit:,} {what}", remedy=remedy)
 
 
 def _too_deep() -> ToolError:
-    return invalid_arguments(f"values are nested more than {DEEPEST} levels deep")
+    return invalid_arguments(f"values are nested more than {MAX_DEPTH} levels deep")
 
 
-def _too_great() -> ToolError:
-    return invalid_arguments(f"a number has more than {LONGEST_INTEGER} bits")
+def _too_large() -> ToolError:
+    return invalid_arguments(f"a number has more than {MAX_INTEGER_BITS} bits")
 
 
 Operator = Literal[
@@ -295,13 +295,13 @@ class NotGroup(_Arguments):
     negated: Filter = Field(alias="not")
 
 
-def _kind(given: Any) -> str:
+def _filter_kind(value: Any) -> str:
     """Tell which kind of filter is meant, so that only its own mistakes are told."""
-    if isinstance(given, _Arguments):
-        return type(given).__name__
+    if isinstance(value, _Arguments):
+        return type(value).__name__
     groups = {"and": "AndGroup", "or": "OrGroup", "not": "NotGroup"}
-    named = [each for name, each in groups.items() if isinstance(given, dict) and name in given]
-    return named[0] if named else "FilterClause"
+    kinds = [each for name, each in groups.items() if isinstance(value, dict) and name in value]
+    return kinds[0] if kinds else "FilterClause"
 
 
 Filter = Annotated[
@@ -309,11 +309,11 @@ Filter = Annotated[
     | Annotated[AndGroup, Tag("AndGroup")]
     | Annotated[OrGroup, Tag("OrGroup")]
     | Annotated[NotGroup, Tag("NotGroup")],
-    Discriminator(_kind),
+    Discriminator(_filter_kind),
 ]
 """A condition on a row."""
 
-KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
+FILTER_KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
 """What pydantic puts into the path of a mistake for a kind of filter."""
 
 
@@ -341,14 +341,14 @@ def signed_clauses(
                 yield given, negated is not (given.op in NEGATIONS)
 
 
-def _no_boolean(given: Any) -> Any:
+def _no_boolean(value: Any) -> Any:
     """Refuse true and false, which pydantic takes for 1 and 0: no rows for no limit."""
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         raise PydanticCustomError("int_type", "Input should be a valid integer")
-    return given
+    return value
 
 
-_EXPECTED = (
+_EXPECT_DESCRIPTION = (
     "what every row that is hit must have now: its label, as it stands beside refs to it, or "
     "values by column; a list of either for a list of refs; labels by ref where filters name rows "
     "in other columns; otherwise nothing is "
@@ -419,8 +419,8 @@ class NewRows(_Arguments):
     @property
     def drafts(self) -> list[str]:
         """The refs of the drafts that are to be saved."""
-        given = self.from_draft or []
-        return [given] if isinstance(given, str) else given
+        refs = self.from_draft or []
+        return [refs] if isinstance(refs, str) else refs
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -470,7 +470,9 @@ class DbUpdate(_Arguments):
     data: Annotated[dict[str, Any], Field(min_length=1)] = Field(
         description="new values by column"
     )
-    expect: Labels | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}changed")
+    expect: Labels | dict[str, Any] | None = Field(
+        default=None, description=f"{_EXPECT_DESCRIPTION}changed"
+    )
 
 
 class DbDelete(_Arguments):
@@ -485,13 +487,15 @@ class DbDelete(_Arguments):
 
     table: str
     filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
-    expect: Labels | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}deleted")
+    expect: Labels | dict[str, Any] | None = Field(
+        default=None, description=f"{_EXPECT_DESCRIPTION}deleted"
+    )
 
 
 _Position = Annotated[int, Field(ge=1, strict=True)]
 
 # what each action needs beside the item or the place that it names
-_NEEDED: Mapping[str, str] = {"modify": "data", "add": "data", "move": "to"}
+_REQUIRED_FIELD: Mapping[str, str] = {"modify": "data", "add": "data", "move": "to"}
 
 
 class ListEdit(_Arguments):
@@ -519,19 +523,21 @@ class ListEdit(_Arguments):
     )
 
     @model_validator(mode="after")
-    def _is_said(self) -> ListEdit:
+    def _check_fields(self) -> ListEdit:
         """Check that it is said what is wanted: no schema that all clients take could say that."""
-        needed = _NEEDED.get(self.action)
+        required = _REQUIRED_FIELD.get(self.action)
         by_ref = self.ref is not None and self.action != "add"
         if (self.path is None) is not by_ref:
-            wanted = "path" if self.action == "add" else "path, or ref"
-            raise PydanticCustomError("edit", f"'{self.action}' takes {wanted}")
-        is_given = needed in self.model_fields_set and (needed != "to" or self.to is not None)
-        if needed is not None and not is_given:
-            raise PydanticCustomError("edit", f"'{self.action}' needs {needed!r}")
+            expected_fields = "path" if self.action == "add" else "path, or ref"
+            raise PydanticCustomError("edit", f"'{self.action}' takes {expected_fields}")
+        has_required = required in self.model_fields_set and (
+            required != "to" or self.to is not None
+        )
+        if required is not None and not has_required:
+            raise PydanticCustomError("edit", f"'{self.action}' needs {required!r}")
         for name in ("to", "data", "expect"):
-            is_taken = name == needed or (name == "expect" and self.action != "add")
-            if getattr(self, name) is not None and not is_taken:
+            is_allowed = name == required or (name == "expect" and self.action != "add")
+            if getattr(self, name) is not None and not is_allowed:
                 raise PydanticCustomError("edit", f"'{self.action}' takes no {name!r}")
         return self
 
@@ -603,7 +609,7 @@ for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
 
 
 # a mistake in the shape, as pydantic calls it -> what is wanted, where its own words are Python's
-_WANTED: Mapping[str, str] = {
+_SHAPES: Mapping[str, str] = {
     "model_type": "an object",
     "model_attributes_type": "an object",
     "dict_type": "an object",
@@ -613,11 +619,11 @@ _WANTED: Mapping[str, str] = {
 
 _NO_FIELD = "there is no such field"
 
-_OF_FILTERS = ("field", "op", "value", "and", "or", "not")
+_FILTER_FIELDS = ("field", "op", "value", "and", "or", "not")
 
 
 def validate_arguments(
-    tool: Any, given: Any, offered: Iterable[str] = tuple(TOOLS), *, drafts: bool = True
+    tool: Any, given: Any, tool_names: Iterable[str] = tuple(TOOLS), *, drafts: bool = True
 ) -> Arguments:
     """Return the arguments of a call.
 
@@ -632,10 +638,10 @@ def validate_arguments(
     """
     model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
-        raise unknown_tool(str(tool), [*offered])
+        raise unknown_tool(str(tool), [*tool_names])
     if not isinstance(given, dict):
         raise invalid_arguments("they are no object")
-    for place in _of_drafts(given, model) if not drafts else ():
+    for place in _draft_fields(given, model) if not drafts else ():
         raise invalid_arguments(_NO_FIELD, place)
     try:
         return model.model_validate(given)
@@ -643,7 +649,7 @@ def validate_arguments(
         raise first_shape_error(tool, error) from None
 
 
-def _of_drafts(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
+def _draft_fields(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
     """Yield the fields of arguments that are about drafts alone."""
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
@@ -651,19 +657,21 @@ def _of_drafts(given: dict[str, Any], model: type[BaseModel], path: str = "") ->
             yield f"{path}{name}"
     also = given.get("also") if model is DbCreate else None
     for n, each in enumerate(also if isinstance(also, list) else ()):
-        yield from _of_drafts(each, NewRows, f"also.{n}.") if isinstance(each, dict) else ()
+        yield from _draft_fields(each, NewRows, f"also.{n}.") if isinstance(each, dict) else ()
 
 
 def first_shape_error(tool: str, error: ValidationError) -> ToolError:
     """Return the first mistake in the shape of arguments, in words of our own."""
-    found = error.errors(include_url=False)
-    first = next((each for each in found if _is_meant(each)), found[0])
-    place = _place(first)
+    errors = error.errors(include_url=False)
+    first = next((each for each in errors if _matches_input(each)), errors[0])
+    place = _path_of(first)
     field = ".".join(str(part) for part in place) or None
     match first["type"]:
         case "missing" | "too_short" if place == ["filters"]:
             return missing_filter(tool)
-        case "extra_forbidden" if set(KINDS) & {*first["loc"]} and place[-1] in _OF_FILTERS:
+        case "extra_forbidden" if (
+            set(FILTER_KINDS) & {*first["loc"]} and place[-1] in _FILTER_FIELDS
+        ):
             return invalid_arguments(
                 "one object has two filters", field, "put each into one of its own"
             )
@@ -676,31 +684,29 @@ def first_shape_error(tool: str, error: ValidationError) -> ToolError:
         case "too_short":
             fact = "it is empty"
         case type_:
-            wanted = _WANTED.get(type_)
-            fact = first["msg"] if wanted is None else f"input should be {wanted}"
+            shape = _SHAPES.get(type_)
+            fact = first["msg"] if shape is None else f"input should be {shape}"
     return invalid_arguments(fact[:1].lower() + fact[1:], field)
 
 
-def _is_branch(part: int | str) -> bool:
+def _is_union_branch(part: int | str) -> bool:
     """Tell whether a part of a path is pydantic's name for one of several types."""
-    return isinstance(part, str) and ("[" in part or part in KINDS)
+    return isinstance(part, str) and ("[" in part or part in FILTER_KINDS)
 
 
-def _place(mistake: Any) -> list[int | str]:
+def _path_of(error: Any) -> list[int | str]:
     """Return where a mistake is, by the names that the model has given."""
-    *outer, last = mistake["loc"]
-    given = [last] if mistake["type"] == "extra_forbidden" or not _is_branch(last) else []
-    path = [*(each for each in outer if not _is_branch(each)), *given]
+    *outer, last = error["loc"]
+    tail = [last] if error["type"] == "extra_forbidden" or not _is_union_branch(last) else []
+    path = [*(each for each in outer if not _is_union_branch(each)), *tail]
     # one of the types again: no text that is checked is in a field of that name
-    return path[:-1] if mistake["type"] == "string_type" and path[-1] == "str" else path
+    return path[:-1] if error["type"] == "string_type" and path[-1] == "str" else path
 
 
-def _is_meant(mistake: Any) -> bool:
+def _matches_input(error: Any) -> bool:
     """Tell whether a mistake is of the type that was given: a list is no row, nor the reverse."""
-    branches = [
-        p for p in mistake["loc"] if isinstance(p, str) and p.startswith(("dict[", "list["))
-    ]
-    is_list = isinstance(mistake["input"], list)
-    if len(mistake["loc"]) > len(branches) + 1:  # of an element
+    branches = [p for p in error["loc"] if isinstance(p, str) and p.startswith(("dict[", "list["))]
+    is_list = isinstance(error["input"], list)
+    if len(error["loc"]) > len(branches) + 1:  # of an element
         return bool(branches) and "list" in branches[0]
     return not branches or (("list" in branches[0]) is is_list)

@@ -45,18 +45,18 @@ from alfred_refs.mapping.keys import Key, draft_named, parse_ref, spells_uuid
 from alfred_refs.session.session import RefSession
 from alfred_refs.store import INSIDE, Action, Activity
 from alfred_refs.tools.answers import (
-    Foreign,
+    ForeignRef,
+    LabelMode,
     Limits,
-    Mode,
     Relatives,
     Rendering,
     Room,
     Shape,
-    bounded_refs,
-    foreign_of,
+    composite_key_rows,
+    cut_depth,
+    foreign_refs,
+    limit_refs,
     put_labels,
-    without_depth,
-    without_refs,
 )
 from alfred_refs.tools.filters import Keys
 from alfred_refs.tools.rules import Hooks, Row
@@ -80,11 +80,11 @@ def preserve_transaction(session: RefSession) -> Iterator[None]:
     A transaction that is open at the end, and was not at the beginning, is rolled back: what a
     call has to keep it has committed, and a later call would become a savepoint of the rest.
     """
-    found = session.in_transaction()
+    was_in_transaction = session.in_transaction()
     try:
         yield
     finally:
-        if not found and session.in_transaction():
+        if not was_in_transaction and session.in_transaction():
             session.rollback()
 
 
@@ -110,7 +110,7 @@ def transaction(
     with _join_transaction(session):
         before = session.new
         try:
-            with _own(session, seconds, writes=writes, only_reads=only_reads):
+            with _begin_transaction(session, seconds, writes=writes, only_reads=only_reads):
                 yield
         except BaseException:
             for instance in session.new:
@@ -144,7 +144,7 @@ def _join_transaction(session: RefSession) -> Iterator[None]:
 
 
 @contextmanager
-def _own(
+def _begin_transaction(
     session: RefSession, seconds: float | None, *, writes: bool, only_reads: bool
 ) -> Iterator[None]:
     is_part = session.in_transaction()
@@ -217,8 +217,8 @@ def _limit_statement_time(
             _send(session, connection, f"SELECT {_READ_ONLY}")
 
     def restore() -> None:
-        for connection, was in before:
-            _send(session, connection, _RESTORE.format(was))
+        for connection, value in before:
+            _send(session, connection, _RESTORE.format(value))
 
     event.listen(session, "after_begin", join)
     try:
@@ -232,9 +232,9 @@ def _send(session: RefSession, connection: Connection, statement: str) -> Cursor
         return connection.exec_driver_sql(statement)
 
 
-_MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
+_MAX_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
-Expecting = Literal["optional", "required"]
+ExpectMode = Literal["optional", "required"]
 """Whether a write must say what the rows are that it names by refs."""
 
 
@@ -255,12 +255,12 @@ class Setting:
 
     tables: ToolTables
     hooks: Mapping[type[Any], Sequence[Hooks]]
-    labels: Mode
+    labels: LabelMode
     deduplicate: Mapping[type[Any], Sequence[str]]
     limits: Limits
     max_written: int
     drafts: bool
-    expect: Expecting
+    expect: ExpectMode
 
     def check(self) -> None:
         """Check that what is given goes together.
@@ -269,12 +269,12 @@ class Setting:
             SetupError: something is said of a class that no model may use, or cannot be used.
         """
         models = {table.model for table in self.tables}
-        for said, classes in (("hooks", self.hooks), ("deduplicate", self.deduplicate)):
-            for other in classes.keys() - models:
+        for option, classes in (("hooks", self.hooks), ("deduplicate", self.deduplicate)):
+            for model in classes.keys() - models:
                 raise SetupError(
-                    f"{said} lists {other!r}, which is not among the models", "add it to models"
+                    f"{option} lists {model!r}, which is not among the models", "add it to models"
                 )
-        if self.expect not in get_args(Expecting):
+        if self.expect not in get_args(ExpectMode):
             raise SetupError(f"expect is {self.expect!r}", "choose one of 'optional', 'required'")
         self._check_hooks()
         for model, names in self.deduplicate.items():
@@ -291,8 +291,8 @@ class Setting:
 
     def _check_hooks(self) -> None:
         for model, hooks in self.hooks.items():
-            given: Any = hooks  # whatever it is declared to be
-            if not isinstance(given, Sequence) or not all(isinstance(h, Hooks) for h in given):
+            value: Any = hooks  # whatever it is declared to be
+            if not isinstance(value, Sequence) or not all(isinstance(h, Hooks) for h in value):
                 raise SetupError(
                     f"the hooks of {model.__qualname__!r} are no list of Hooks",
                     "give instances of classes that inherit from Hooks, in a list",
@@ -302,7 +302,7 @@ class Setting:
         """Return what the application adds to a table, in order."""
         return self.hooks.get(table.model, ())
 
-    def without_sql(self) -> frozenset[str]:
+    def tables_without_sql(self) -> frozenset[str]:
         """Return the names of tables whose hooks have a say in reads, and so in SQL."""
         return frozenset(
             table.name
@@ -325,18 +325,18 @@ class Call:
     session: RefSession
     conversation: SessionConversation
 
-    def resolved(self, wanted: Iterable[tuple[str, str]]) -> Keys:
+    def resolve(self, refs: Iterable[tuple[str, str]]) -> Keys:
         """Return the keys of refs that are needed for entities: at most one round trip."""
-        distinct = list(dict.fromkeys(wanted))
-        if not distinct:
+        pairs = list(dict.fromkeys(refs))
+        if not pairs:
             return {}
-        for text, entity in distinct if not self.setting.drafts else ():
+        for text, entity in pairs if not self.setting.drafts else ():
             if draft_named(text):  # of a draft that was saved, or of the application's
-                raise self.conversation.unknown_error(text, entity)
-        keys = self.conversation.resolve_pairs(distinct)
-        return dict(zip(distinct, keys, strict=True))
+                raise self.conversation.unknown_ref(text, entity)
+        keys = self.conversation.resolve_wanted(pairs)
+        return dict(zip(pairs, keys, strict=True))
 
-    def drafts_named(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
+    def pending_drafts(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
         """Return the pending drafts among texts of a model's, by ref: at most one round trip.
 
         Only texts in the form of a draft's ref are looked up. One that is saved is left out: its
@@ -345,10 +345,10 @@ class Call:
         Raises:
             BadRefError: one is not known, discarded, or of another entity.
         """
-        given = dict.fromkeys(texts) if self.setting.drafts else ()
-        refs = [text for text in given if draft_named(text)]
-        found = self.conversation.read_drafts(refs, entity) if refs else []
-        return {draft.ref: draft for draft in found if draft.state == "pending"}
+        candidates = dict.fromkeys(texts) if self.setting.drafts else ()
+        refs = [text for text in candidates if draft_named(text)]
+        drafts = self.conversation.read_drafts(refs, entity) if refs else []
+        return {draft.ref: draft for draft in drafts if draft.state == "pending"}
 
     def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
         """Return the refs of saved rows, minting those that are new: at most one round trip."""
@@ -356,7 +356,7 @@ class Call:
             return [getattr(instance, table.own) for instance in instances]
         return self.conversation.refer_all(table.entity, [_key_of(i, table) for i in instances])
 
-    def keys_given(self, given: Iterable[Any], table: ToolTable) -> list[Any]:
+    def statement_keys(self, given: Iterable[Any], table: ToolTable) -> list[Any]:
         """Return what a hook gave, each once, as a statement of the session takes it.
 
         Refs and keys do as they are: a row that is not shown needs no ref. But keys that are text
@@ -370,7 +370,7 @@ class Call:
                 f"a hook gave keys of table {table.name!r}, whose rows have several key columns",
                 "let the hook set conditions",
             )
-        given, column = [*given][:_MOST_KEYS], table.keys.identity[0]
+        given, column = [*given][:_MAX_KEYS], table.keys.identity[0]
         if column is not None and column.key_type == "uuid":
             given = [
                 uuid.UUID(each) if isinstance(each, str) and spells_uuid(each) else each
@@ -383,12 +383,12 @@ class Call:
         refs = dict(zip(keys, self.conversation.refer_all(table.model, keys), strict=True))
         return [refs.get(each, each) for each in distinct]
 
-    def writable(self, table: ToolTable) -> list[ColumnElement[bool]]:
+    def write_conditions(self, table: ToolTable) -> list[ColumnElement[bool]]:
         """Return which rows of a table may be changed: nothing of it if all that are seen may."""
         owner = self.session.owner
         return [] if owner is None else [owner.writable(table.model)]
 
-    def read_again(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
+    def reload(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
         """Return the rows of instances as the database has them now: one statement."""
         if not instances:
             return []
@@ -402,9 +402,9 @@ class Call:
             # the keys are keys, though some may be text
             .execution_options(raw_keys=True)
         )
-        found = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
+        rows = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
         states = [sqla.state_of(instance) for instance in instances]
-        return [found[state.key] for state in states if state.key in found]
+        return [rows[state.key] for state in states if state.key in rows]
 
     def rendering(
         self, instances: Sequence[Any], shape: Shape, options: Iterable[ExecutableOption] = ()
@@ -416,14 +416,14 @@ class Call:
         limits = self.setting.limits
         relatives = Relatives(self.session, limits, options)
         relatives.load(instances, shape)
-        related = without_refs(instances, shape, relatives.of)
-        found = list(islice(related, 10 * limits.related))
-        pairs = [(table.entity, _key_of(instance, table)) for table, instance in found]
+        related = composite_key_rows(instances, shape, relatives.of)
+        rows = list(islice(related, 10 * limits.related))
+        pairs = [(table.entity, _key_of(instance, table)) for table, instance in rows]
         refs = self.conversation.refer_pairs(pairs)
-        known = {id(each): ref for (_, each), ref in zip(found, refs, strict=True)}
+        refs_by_id = {id(each): ref for (_, each), ref in zip(rows, refs, strict=True)}
 
         def ref_of(instance: Any, of: ToolTable) -> str:
-            known_ref = known.get(id(instance))
+            known_ref = refs_by_id.get(id(instance))
             return self.refs_of([instance], of)[0] if known_ref is None else known_ref
 
         return Rendering(limits, ref_of, relatives.of)
@@ -432,11 +432,11 @@ class Call:
         """Return the room that there is for the rows of an answer."""
         return Room(self.setting.limits.characters)
 
-    def shown_again(
+    def reload_rows(
         self, instances: Sequence[Any], shape: Shape, room: Room
     ) -> tuple[list[Row], Rendering]:
         """Return the rows of instances as the database has them now, as far as there is room."""
-        saved = self.read_again(instances, shape)
+        saved = self.reload(instances, shape)
         rendering = self.rendering(saved, shape)
         return rendering.rows(saved, shape, room), rendering
 
@@ -445,12 +445,12 @@ class Call:
         answer: dict[str, Any],
         notes: Sequence[str],
         rendering: Rendering | None = None,
-        foreign: Sequence[Foreign] = (),
+        foreign: Sequence[ForeignRef] = (),
     ) -> dict[str, Any]:
         """Return an answer with labels, notes, and what was left out of its rows."""
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
-        few = bounded_refs([*foreign_of(shown, tables), *foreign], self.setting.limits.related)
+        few = limit_refs([*foreign_refs(shown, tables), *foreign], self.setting.limits.related)
         legend = put_labels(self.session, list(few), mode)
         if mode == "legend":
             answer["labels"] = legend
@@ -460,22 +460,22 @@ class Call:
             answer["cut"] = rendering.cut
         return answer
 
-    def shorten(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
+    def limit_hook_depth(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
         """Leave out what hooks have put too deep into rows, and add to `cut` where that was."""
         if self.setting.hooks_of(shape.table):
             for row in rows:
-                _shorten(row, shape, str(row.get(shape.table.ref_field)), cut)
+                _limit_depth(row, shape, str(row.get(shape.table.ref_field)), cut)
 
 
-def _shorten(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
+def _limit_depth(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
     for name, value in row.items():
         within, child = f"{path}.{name}", shape.children.get(name)
         inside = value if isinstance(value, list) else [value]
         if child is not None and all(isinstance(each, dict) for each in inside):
             for each in inside:
-                _shorten(each, child, within, cut)
+                _limit_depth(each, child, within, cut)
         else:
-            row[name] = without_depth(value, within, cut)
+            row[name] = cut_depth(value, within, cut)
 
 
 def _key_of(instance: Any, table: ToolTable) -> Key:
@@ -483,11 +483,11 @@ def _key_of(instance: Any, table: ToolTable) -> Key:
     return table.keys.key_of(inspect(table.model).mapper.primary_key_from_instance(instance))
 
 
-Shown = tuple[str, Action, dict[str, Any] | None, dict[str, Any]]
+RowView = tuple[str, Action, dict[str, Any] | None, dict[str, Any]]
 """A ref, what was done, what was shown whole, and what was cut."""
 
 
-def rows_in_answer(
+def activities_in(
     answer: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
 ) -> list[Activity]:
     """Return what an answer shows of rows, of some twice: their keys are at hand."""
@@ -497,13 +497,13 @@ def rows_in_answer(
         each
         for part in (answer, *answer.get("also", ()))
         if part.get("table") in by_name
-        for table, row in _rows_in(part, by_name[part["table"]])
-        for each in _of_row(row, table, "read", cut)
+        for table, row in _table_rows(part, by_name[part["table"]])
+        for each in _row_views(row, table, "read", cut)
     ]
-    return snapshot_of(shown, conversation)
+    return activities_of(shown, conversation)
 
 
-def snapshot_of(shown: Collection[Shown], conversation: SessionConversation) -> list[Activity]:
+def activities_of(shown: Collection[RowView], conversation: SessionConversation) -> list[Activity]:
     """Return what is kept of what was shown, under the keys of rows; a draft has none."""
     keys = conversation.known_keys(ref for ref, *_ in shown)
     return [
@@ -514,7 +514,7 @@ def snapshot_of(shown: Collection[Shown], conversation: SessionConversation) -> 
     ]
 
 
-def _rows_in(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[ToolTable, Any]]:
+def _table_rows(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[ToolTable, Any]]:
     """Yield the rows of an answer, with their tables: also groups, and a list's, by position."""
     yield from ((table, row) for row in (*answer.get("rows", ()), *answer.get("totals", ())))
     name, *rest = str(answer.get("list", "")).split(".")
@@ -523,13 +523,15 @@ def _rows_in(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[Tool
         for row in (answer.get("items") or {}).values():
             within = row.get(rest[0]) if rest and isinstance(row, dict) else None
             if isinstance(within, dict):
-                yield from _rows_in({"list": ".".join(rest), "items": within}, target)
+                yield from _table_rows({"list": ".".join(rest), "items": within}, target)
                 yield target, {field: each for field, each in row.items() if field != rest[0]}
             else:
                 yield target, row
 
 
-def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> Iterator[Shown]:
+def _row_views(
+    row: Any, table: ToolTable, action: Action, cut: Iterable[str]
+) -> Iterator[RowView]:
     """Yield what is shown of a row, of those inside of it, and of those that it refers to."""
     if not isinstance(row, dict):
         return
@@ -541,13 +543,13 @@ def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> I
         if column is None and target is not None:
             inside = value if isinstance(value, list) else [value]
             for each in inside:
-                yield from _of_row(each, target, "linked", cut)
+                yield from _row_views(each, target, "linked", cut)
             refs = [each[target.ref_field] for each in inside if isinstance(each, dict)]
             kept = f"{INSIDE}{name}"
             shown: Any = refs if isinstance(value, list) else (refs or [None])[0]
         else:
             kept, shown = name, value
-            yield from _linked_refs(column, value, ref)
+            yield from _ref_views(column, value, ref)
         place = f"{ref}.{name}"
         is_head = any(each.startswith(place) and each[len(place) :][:1] in "[." for each in cut)
         (heads if is_head else whole)[kept] = shown
@@ -555,7 +557,7 @@ def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> I
         yield ref, action, whole, heads
 
 
-def _linked_refs(column: ToolColumn | None, value: Any, own: Any) -> Iterator[Shown]:
+def _ref_views(column: ToolColumn | None, value: Any, own: Any) -> Iterator[RowView]:
     """Yield the refs that a column has, to other rows than its own."""
     for each in value if isinstance(value, list) else [value]:
         if column is not None and column.key is not None and isinstance(each, str) and each != own:

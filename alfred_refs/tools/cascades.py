@@ -74,13 +74,13 @@ class Changes:
 
     def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
         """Yield rows by the tables that a model knows them by: the nearest of their classes."""
-        found: dict[ToolTable, list[Any]] = {}
+        groups: dict[ToolTable, list[Any]] = {}
         for instance in instances:
             table = self._call.setting.tables.of_model(type(instance))
             if table is None:
                 raise foreign_row(None, None)
-            found.setdefault(table, []).append(instance)
-        yield from found.items()
+            groups.setdefault(table, []).append(instance)
+        yield from groups.items()
 
     def update(
         self, table: ToolTable, instances: Sequence[Any], record: Record, fixed: Iterable[str]
@@ -90,9 +90,9 @@ class Changes:
         Of the record, `fixed` is what the model says or the mapping does; hooks may add more.
         """
         check_update(table, fixed)
-        return self.ask(table, "update", instances, [record]).records[0]
+        return self.call_hooks(table, "update", instances, [record]).records[0]
 
-    def ask(
+    def call_hooks(
         self,
         table: ToolTable,
         verb: Verb,
@@ -115,14 +115,14 @@ class Changes:
             self._writes.append((table, writing, instances))
         return writing
 
-    def end(self) -> list[str]:
+    def finish_hooks(self) -> list[str]:
         """Have hooks look at the rows that were reached, and return what they tell the model."""
         notes: list[str] = []
         for table, writing, instances in self._writes:
             rows: list[Row] = []
             if writing.verb != "delete":
                 shape = shape_of(table, None)
-                rows, _ = self._call.shown_again(instances, shape, self._call.room())
+                rows, _ = self._call.reload_rows(instances, shape, self._call.room())
             for hooks in self._call.setting.hooks_of(table):
                 hooks.after_write(writing, rows)
             notes += writing.notes
@@ -135,7 +135,7 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
     for name in names:
         if name not in table.columns or not table.columns[name].updatable:
             usable = [each.name for each in table.columns.values() if each.updatable]
-            raise table.not_written(name, usable)
+            raise table.unwritable_column(name, usable)
 
 
 def check_create(table: ToolTable, names: Iterable[str]) -> None:
@@ -146,7 +146,7 @@ def check_create(table: ToolTable, names: Iterable[str]) -> None:
     for name in names:
         if name in table.columns and not table.columns[name].creatable:
             usable = [each.name for each in table.columns.values() if each.creatable]
-            raise table.not_written(name, usable)
+            raise table.unwritable_column(name, usable)
 
 
 def assign_changes(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
@@ -169,7 +169,7 @@ def replaced_rows(instance: Any) -> Iterator[tuple[Any, list[str]]]:
                 yield other, columns
 
 
-Effect = Literal["delete", "unlink", "reset", "follow", "stay"]
+Effect = Literal["delete", "unlink", "reset", "follow", "block"]
 """Referring rows go too, lose their reference, refer to what they do by default, are given the new
 value, or are in the way."""
 
@@ -197,10 +197,10 @@ class Edge:
     columns: tuple[Column[Any], ...]
     referred: tuple[Column[Any], ...]
     effect: Effect
-    said: bool = True
+    is_declared: bool = True
     by_orm: bool = False
     names: tuple[str, ...] = ()
-    unseen: Edge | None = None
+    fallback: Edge | None = None
 
 
 def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -> Iterator[Edge]:
@@ -211,17 +211,17 @@ def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -
         table: where the rows are.
         by_orm: whether the unit of work deletes them, and not the database.
     """
-    owned = _written_by(mapper) if by_orm else []
-    seen = set[RelationshipProperty[Any]]()
+    written = _written_relationships(mapper) if by_orm else []
+    covered = set[RelationshipProperty[Any]]()
     for constraint in _constraints_to(mapper, table):
-        by = [each for each in owned if _columns_of(each) == {*constraint.columns}]
-        seen.update(by)
+        by = [each for each in written if _columns_of(each) == {*constraint.columns}]
+        covered.update(by)
         yield _edge(constraint, by)
-    for each in owned:
-        if each not in seen and each.direction is ONETOMANY and not each.passive_deletes:
+    for each in written:
+        if each not in covered and each.direction is ONETOMANY and not each.passive_deletes:
             pairs = cast("list[tuple[Column[Any], Column[Any]]]", each.local_remote_pairs)
             ours, theirs = zip(*pairs, strict=True)
-            unlinked: Effect = "unlink" if _may_be_null(theirs) else "stay"
+            unlinked: Effect = "unlink" if _may_be_null(theirs) else "block"
             effect = "delete" if each.cascade.delete else unlinked
             is_said, names = each.cascade.delete, (each.key,)
             yield Edge(theirs[0].table, theirs, ours, effect, is_said, by_orm=True, names=names)
@@ -235,11 +235,11 @@ def edges_by_update(
     for constraint in _constraints_to(mapper, table):
         referred = tuple(each.column for each in constraint.elements)
         rule = _effect(constraint, constraint.onupdate)
-        if rule != "stay" and not new.isdisjoint(referred):
+        if rule != "block" and not new.isdisjoint(referred):
             effect: Effect = "follow" if rule == "delete" else rule
             theirs = tuple(each.parent for each in constraint.elements)
             yield Edge(constraint.table, theirs, referred, effect)
-    for each in _written_by(mapper):
+    for each in _written_relationships(mapper):
         if each.direction is not MANYTOONE and not each.passive_updates:
             pairs = cast("list[tuple[Column[Any], Column[Any]]]", each.synchronize_pairs)
             ours, theirs = zip(*pairs, strict=True)
@@ -247,41 +247,58 @@ def edges_by_update(
                 yield Edge(theirs[0].table, theirs, ours, "follow", by_orm=True)
 
 
-def _written_by(mapper: Mapper[Any] | None) -> list[RelationshipProperty[Any]]:
+def _written_relationships(mapper: Mapper[Any] | None) -> list[RelationshipProperty[Any]]:
     """Return the relationships that the unit of work writes."""
     return [] if mapper is None else [each for each in mapper.relationships if not each.viewonly]
 
 
-def _effect(constraint: ForeignKeyConstraint, said: str | None) -> Effect:
+def _effect(constraint: ForeignKeyConstraint, clause: str | None) -> Effect:
     """Return what a rule of the database does to referring rows."""
-    rule = str(said or "").upper().partition("(")[0].strip()
+    rule = str(clause or "").upper().partition("(")[0].strip()
     if rule == "SET DEFAULT" and all(each.server_default is None for each in constraint.columns):
         rule = "SET NULL"
-    return _RULES.get(rule, "stay")
+    return _RULES.get(rule, "block")
 
 
-def _edge(constraint: ForeignKeyConstraint, by: Sequence[RelationshipProperty[Any]]) -> Edge:
+def _edge(
+    constraint: ForeignKeyConstraint, relationships: Sequence[RelationshipProperty[Any]]
+) -> Edge:
     rule = _effect(constraint, constraint.ondelete)
-    effect, said, by_orm = rule, True, False
-    for each in by:
+    effect, is_declared, by_orm = rule, True, False
+    for each in relationships:
         if each.passive_deletes:
             continue  # the rule of the database holds, for what is not loaded at least
         if each.direction is MANYTOMANY or each.cascade.delete:
-            effect, said, by_orm = "delete", True, True
-        elif effect != "delete" or not any(other.cascade.delete for other in by):
-            effect, said, by_orm = "unlink", rule != "stay", True
+            effect, is_declared, by_orm = "delete", True, True
+        elif effect != "delete" or not any(other.cascade.delete for other in relationships):
+            effect, is_declared, by_orm = "unlink", rule != "block", True
     elements = constraint.elements
     columns = tuple(each.parent for each in elements)
     referred = tuple(each.column for each in elements)
-    is_unfit = effect == "unlink" and not _may_be_null(columns)
-    if is_unfit or (effect == "delete" and not by_orm and _is_part(constraint.table)):
-        effect, said = "stay", True
-    names = [each.key for each in by if each.direction is ONETOMANY and not each.passive_deletes]
-    unseen = _edge(constraint, ()) if by_orm and names else None
-    return Edge(constraint.table, columns, referred, effect, said, by_orm, tuple(names), unseen)
+    is_impossible = effect == "unlink" and not _may_be_null(columns)
+    if is_impossible or (
+        effect == "delete" and not by_orm and _holds_part_of_rows(constraint.table)
+    ):
+        effect, is_declared = "block", True
+    loaded_names = [
+        each.key
+        for each in relationships
+        if each.direction is ONETOMANY and not each.passive_deletes
+    ]
+    fallback = _edge(constraint, ()) if by_orm and loaded_names else None
+    return Edge(
+        constraint.table,
+        columns,
+        referred,
+        effect,
+        is_declared,
+        by_orm,
+        tuple(loaded_names),
+        fallback,
+    )
 
 
-def _is_part(table: Table) -> bool:
+def _holds_part_of_rows(table: Table) -> bool:
     """Tell whether rows of a class have a part there, without which the rest would be torn.
 
     The database takes the row of one table: the part of a subclass, and leaves that of its base.
@@ -305,8 +322,8 @@ def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Foreig
     tables = {table} if mapper is None else {e for e in mapper.tables if isinstance(e, Table)}
     metadata = {id(each.metadata): each.metadata for each in tables}
     keys = (k for m in metadata.values() for t in m.tables.values() for k in t.foreign_keys)
-    found = dict.fromkeys(key.constraint for key in keys if key.column.table in tables)
-    for constraint in found:
+    constraints = dict.fromkeys(key.constraint for key in keys if key.column.table in tables)
+    for constraint in constraints:
         if constraint is not None and (mapper is None or not _is_inherited(constraint, mapper)):
             yield constraint
 
@@ -314,7 +331,7 @@ def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Foreig
 def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:
     """Return the columns that a relationship sets to null or deletes with, in another table."""
     if relationship.direction in (ONETOMANY, MANYTOMANY):  # without those of other criteria
-        return {theirs for _, theirs in relationship.synchronize_pairs}
+        return {column for _, column in relationship.synchronize_pairs}
     return set()
 
 
@@ -327,7 +344,7 @@ def _is_inherited(constraint: ForeignKeyConstraint, mapper: Mapper[Any]) -> bool
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SecondaryLink:
     """A relationship by way of a table, from one of its ends.
 
     Attributes:
@@ -342,7 +359,7 @@ class Link:
     name: str
     near: Mapper[Any]
     far: ToolTable
-    is_turned: bool
+    is_reversed: bool
 
     @property
     def ends(self) -> tuple[Any, ...]:
@@ -350,43 +367,47 @@ class Link:
         relationship = self.table.relationship(self.name)
         pairs = (relationship.synchronize_pairs, relationship.secondary_synchronize_pairs)
         there, back = (frozenset(theirs for _, theirs in each or ()) for each in pairs)
-        return (back, there, self.far) if self.is_turned else (there, back, self.far)
+        return (back, there, self.far) if self.is_reversed else (there, back, self.far)
 
     def statement(self, keys: Sequence[tuple[Any, ...]]) -> Select[Any]:
         """Return what reads the primary keys of the rows at the far end of some."""
         relationship = self.table.relationship(self.name)
-        has, related = aliased(self.table.model), aliased(relationship.mapper)
-        near, far = (related, has) if self.is_turned else (has, related)
-        own = [
+        owner, related = aliased(self.table.model), aliased(relationship.mapper)
+        near, far = (related, owner) if self.is_reversed else (owner, related)
+        near_key = [
             getattr(near, self.near.get_property_by_column(c).key) for c in self.near.primary_key
         ]
-        others = [getattr(far, name) for name in self.far.identity]
-        joined = select(*others).select_from(has).join(getattr(has, self.name).of_type(related))
-        return joined.where(sqla.in_keys(own, keys)).distinct().order_by(*others)
+        far_key = [getattr(far, name) for name in self.far.identity]
+        statement = (
+            select(*far_key).select_from(owner).join(getattr(owner, self.name).of_type(related))
+        )
+        return statement.where(sqla.among(near_key, keys)).distinct().order_by(*far_key)
 
 
-def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[Link]:
+def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[SecondaryLink]:
     """Yield the relationships that lead from a class or to it, each once."""
-    between = {inspect(each.model).local_table for each in tables}
-    seen = set[tuple[Any, ...]]()
-    for link in _links(tables):
-        if link.table.relationship(link.name).secondary in between:
+    listed_tables = {inspect(each.model).local_table for each in tables}
+    known = set[tuple[Any, ...]]()
+    for link in _all_links(tables):
+        if link.table.relationship(link.name).secondary in listed_tables:
             continue
-        if mapper.isa(link.near) and link.ends not in seen:
-            seen.add(link.ends)
+        if mapper.isa(link.near) and link.ends not in known:
+            known.add(link.ends)
             yield link
 
 
-def _links(tables: Iterable[ToolTable]) -> Iterator[Link]:
+def _all_links(tables: Iterable[ToolTable]) -> Iterator[SecondaryLink]:
     for table in tables:
         for name, target in table.targets.items():
             relationship: RelationshipProperty[Any] = table.relationship(name)
             if relationship.secondary is not None:
-                yield Link(table, name, inspect(table.model).mapper, target, is_turned=False)
-                yield Link(table, name, relationship.mapper, table, is_turned=True)
+                yield SecondaryLink(
+                    table, name, inspect(table.model).mapper, target, is_reversed=False
+                )
+                yield SecondaryLink(table, name, relationship.mapper, table, is_reversed=True)
 
 
-MOST_UNSEEN = 10_000
+MAX_UNLISTED = 10_000
 """Rows of tables that no model may use which one call looks at: they belong to what it deletes."""
 
 _CHUNK = 1_000  # keys in one statement
@@ -412,9 +433,9 @@ class AffectedRow:
     key: tuple[Any, ...]
     tool_table: ToolTable | None
     is_writable: bool = True
-    said: bool = True
+    is_declared: bool = True
     by_orm: bool = True
-    written: dict[Column[Any], Any] = field(default_factory=dict)
+    values: dict[Column[Any], Any] = field(default_factory=dict)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -428,8 +449,8 @@ class AffectedRow:
         """The attributes of what it is given; empty text for none."""
         if self.mapper is None:
             return []
-        names = sqla.attributes_of(self.mapper, self.written)
-        return [names.get(column, "") for column in self.written]
+        names = sqla.attributes_of(self.mapper, self.values)
+        return [names.get(column, "") for column in self.values]
 
 
 @dataclass(slots=True)
@@ -449,14 +470,14 @@ class CascadeResult:
     unlinked: dict[Any, AffectedRow] = field(default_factory=dict)
     followed: dict[Any, AffectedRow] = field(default_factory=dict)
     linked: dict[Any, AffectedRow] = field(default_factory=dict)
-    staying: dict[Any, AffectedRow] = field(default_factory=dict)
+    blocking: dict[Any, AffectedRow] = field(default_factory=dict)
     roots: dict[Any, AffectedRow] = field(default_factory=dict)
 
-    def along(self) -> list[AffectedRow]:
+    def also_deleted(self) -> list[AffectedRow]:
         """Return what is deleted beside the rows that were asked for."""
         return [found for key, found in self.deleted.items() if key not in self.roots]
 
-    def left(self, found: Mapping[Any, AffectedRow]) -> list[AffectedRow]:
+    def surviving(self, found: Mapping[Any, AffectedRow]) -> list[AffectedRow]:
         """Return some of the rows without those that go."""
         return [each for key, each in found.items() if key not in self.deleted]
 
@@ -468,11 +489,11 @@ class CascadeSearch:
         self._call = call
         self._tool = tool
         self._tables = call.setting.tables
-        self._seen = set[Any]()  # what is changed, of listed classes
-        self._unseen = set[Any]()
-        self.reach = CascadeResult()
+        self._listed_rows = set[Any]()  # what is changed, of listed classes
+        self._unlisted_rows = set[Any]()
+        self.result = CascadeResult()
 
-    def search(self, instances: Iterable[Any], *, along: bool = False) -> CascadeResult:
+    def search(self, instances: Iterable[Any], *, cascaded: bool = False) -> CascadeResult:
         """Return what goes with rows that are to be deleted, beside what was found before.
 
         Args:
@@ -481,56 +502,61 @@ class CascadeSearch:
         """
         waiting = deque[AffectedRow]()
         for instance in instances:
-            found = self._of(instance)
-            if not along:
-                self.reach.roots[found.identity] = found
-            waiting += self._add_deleted(found)
-        late = deque[AffectedRow]()
-        while waiting or late:
+            row = self._affected_row(instance)
+            if not cascaded:
+                self.result.roots[row.identity] = row
+            waiting += self._add_deleted(row)
+        by_database = deque[AffectedRow]()
+        while waiting or by_database:
             # what the unit of work deletes is known first: what the database does comes after
-            batch, by_orm = waiting or late, bool(waiting)
+            batch, by_orm = waiting or by_database, bool(waiting)
             popped = [batch.popleft() for _ in range(len(batch))]
-            latest = [each for each in popped if self.reach.deleted[each.identity] is each]
+            latest = [each for each in popped if self.result.deleted[each.identity] is each]
             for (of, table), group in group_rows(latest, lambda e: (e.mapper, e.table)).items():
-                self._note_linked(group)
+                self._record_linked(group)
                 for edge in edges_to(of, table, by_orm=by_orm):
-                    for each in self._referring(edge, group):
-                        (waiting if each.by_orm else late).append(each)
-        return self.reach
+                    for each in self._referring_rows(edge, group):
+                        (waiting if each.by_orm else by_database).append(each)
+        return self.result
 
     def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> CascadeResult:
         """Return what is changed with rows that get other values: no statement mostly."""
-        waiting = deque([self._of(instance) for instance in instances])
-        for found, instance in zip(waiting, instances, strict=True):
-            found.written.update(_new_values(found, instance, values))
-            self._add_changed(found, self.reach.roots)
+        waiting = deque([self._affected_row(instance) for instance in instances])
+        for row, instance in zip(waiting, instances, strict=True):
+            row.values.update(_new_values(row, instance, values))
+            self._add_changed(row, self.result.roots)
         while waiting:
             batch = [waiting.popleft() for _ in range(len(waiting))]
-            groups = group_rows(batch, lambda each: (each.mapper, each.table, *each.written))
+            groups = group_rows(batch, lambda each: (each.mapper, each.table, *each.values))
             for (of, table, *columns), group in groups.items():
                 for edge in edges_by_update(of, table, columns):
-                    waiting += self._referring(edge, group)
-        return self.reach
+                    waiting += self._referring_rows(edge, group)
+        return self.result
 
-    def _of(self, instance: Any) -> AffectedRow:
+    def _affected_row(self, instance: Any) -> AffectedRow:
         state = sqla.state_of(instance)
         key = cast(tuple[Any, ...], state.key and state.key[1])
         table = cast(Table, state.mapper.local_table)
         return AffectedRow(state.mapper, table, key, self._tables.of_model(state.class_))
 
-    def _referring(self, edge: Edge, group: Sequence[AffectedRow]) -> Iterator[AffectedRow]:
+    def _referring_rows(self, edge: Edge, group: Sequence[AffectedRow]) -> Iterator[AffectedRow]:
         """Note what refers to some rows of one class in one way, and yield what leads further."""
         mapper = sqla.mapper_of_table(edge.table)
-        if self._is_needless(edge, mapper):
+        if self._can_skip(edge, mapper):
             return
         for start in range(0, len(group), _CHUNK):
             keys = [each.key for each in group[start : start + _CHUNK]]
-            rows = [*self._rows(edge, mapper, group[0], keys)]
-            there = self._found_by_orm(edge, group[start : start + _CHUNK]) if rows else None
-            for found in rows:
-                of = edge if there is None or found.identity in there else edge.unseen
-                if of is not None:
-                    yield from self._note(replace(found, said=of.said, by_orm=of.by_orm), of)
+            rows = [*self._read_referring(edge, mapper, group[0], keys)]
+            loaded = self._found_by_orm(edge, group[start : start + _CHUNK]) if rows else None
+            for row in rows:
+                edge_of_row = edge if loaded is None or row.identity in loaded else edge.fallback
+                if edge_of_row is not None:
+                    yield from self._record(
+                        replace(
+                            row, is_declared=edge_of_row.is_declared, by_orm=edge_of_row.by_orm
+                        ),
+                        edge_of_row,
+                    )
 
     def _found_by_orm(self, edge: Edge, group: Sequence[AffectedRow]) -> set[Any] | None:
         """Return the rows that the unit of work finds as it deletes others; `None` for all.
@@ -541,7 +567,7 @@ class CascadeSearch:
         """
         if not edge.names:
             return None
-        found, identity_map = set[Any](), self._call.session.identity_map
+        identities, identity_map = set[Any](), self._call.session.identity_map
         for each in group:
             mapper = cast("Mapper[Any]", each.mapper)
             instance = identity_map.get(mapper.identity_key_from_primary_key(each.key))
@@ -549,21 +575,25 @@ class CascadeSearch:
                 return None
             with self._call.session.no_autoflush:
                 for name in edge.names:
-                    related = sqla.related_states(sqla.state_of(instance), name)
-                    found.update(state.key[:2] for state in related if state.key is not None)
-        return found
+                    related = sqla.related_to(sqla.state_of(instance), name)
+                    identities.update(state.key[:2] for state in related if state.key is not None)
+        return identities
 
-    def _is_needless(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
+    def _can_skip(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
         """Tell whether it makes no difference which rows refer in one way.
 
         What no model may use goes or is changed as the mapping and the schema say, unnamed, unless
         some of it may be somebody else's.
         """
-        rest = edge.unseen
-        if rest is not None and rest.effect != "stay" and not self._is_needless(rest, mapper):
+        fallback = edge.fallback
+        if (
+            fallback is not None
+            and fallback.effect != "block"
+            and not self._can_skip(fallback, mapper)
+        ):
             return False
-        is_known = self._is_listed(edge.table) or self._is_owned(edge.table)
-        if is_known or not edge.said or edge.effect == "stay":
+        is_visible = self._is_listed(edge.table) or self._is_owned(edge.table)
+        if is_visible or not edge.is_declared or edge.effect == "block":
             return False
         if edge.effect == "delete":
             return not any(edges_to(mapper, edge.table, by_orm=edge.by_orm))
@@ -586,29 +616,29 @@ class CascadeSearch:
             return True
         return any(table in inspect(each.model).mapper.tables for each in self._tables)
 
-    def _note(self, found: AffectedRow, edge: Edge) -> Iterator[AffectedRow]:
+    def _record(self, row: AffectedRow, edge: Edge) -> Iterator[AffectedRow]:
         if edge.effect == "delete":
-            yield from self._add_deleted(found)
+            yield from self._add_deleted(row)
         elif edge.effect == "follow":
-            is_nulled = None in found.written.values()
-            if self._add_changed(found, self.reach.unlinked if is_nulled else self.reach.followed):
-                yield found
+            is_nulled = None in row.values.values()
+            if self._add_changed(row, self.result.unlinked if is_nulled else self.result.followed):
+                yield row
         elif edge.effect == "reset":
-            self._add_changed(found, self.reach.followed)
+            self._add_changed(row, self.result.followed)
         elif edge.effect == "unlink":
-            self._add_changed(found, self.reach.unlinked)
+            self._add_changed(row, self.result.unlinked)
         else:
-            self.reach.staying.setdefault(found.identity, found)
+            self.result.blocking.setdefault(row.identity, row)
 
-    def _add_deleted(self, found: AffectedRow) -> Iterator[AffectedRow]:
+    def _add_deleted(self, row: AffectedRow) -> Iterator[AffectedRow]:
         """Note a row that goes, and yield it if that is new, or new that the ORM deletes it."""
-        if self._add_changed(found, self.reach.deleted):
-            yield found
-        elif found.by_orm and not self.reach.deleted[found.identity].by_orm:
-            self.reach.deleted[found.identity] = found
-            yield found
+        if self._add_changed(row, self.result.deleted):
+            yield row
+        elif row.by_orm and not self.result.deleted[row.identity].by_orm:
+            self.result.deleted[row.identity] = row
+            yield row
 
-    def _note_linked(self, group: Sequence[AffectedRow]) -> None:
+    def _record_linked(self, group: Sequence[AffectedRow]) -> None:
         """Note what a model sees beside some rows of one class by way of a table."""
         mapper = group[0].mapper
         if mapper is None:
@@ -619,42 +649,47 @@ class CascadeSearch:
                 statement = link.statement(keys[start : start + _CHUNK])
                 limited = statement.limit(self._call.setting.max_written + 1)
                 options = {"raw_keys": True}  # and only what the session sees
-                far = inspect(link.far.model).mapper
+                far_mapper = inspect(link.far.model).mapper
                 for key in self._call.session.execute(limited, execution_options=options):
-                    found = AffectedRow(far, cast(Table, far.local_table), tuple(key), link.far)
-                    self._add_changed(found, self.reach.linked)
+                    row = AffectedRow(
+                        far_mapper, cast(Table, far_mapper.local_table), tuple(key), link.far
+                    )
+                    self._add_changed(row, self.result.linked)
 
-    def _add_changed(self, found: AffectedRow, among: dict[Any, AffectedRow]) -> bool:
+    def _add_changed(self, row: AffectedRow, rows: dict[Any, AffectedRow]) -> bool:
         """Note a row that is changed, count it, and tell whether it is new there."""
-        known = among.setdefault(found.identity, found)
-        known.written.update(found.written)
-        if known is not found:
+        known = rows.setdefault(row.identity, row)
+        known.values.update(row.values)
+        if known is not row:
             return False
-        (self._unseen if found.tool_table is None else self._seen).add(found.identity)
+        (self._unlisted_rows if row.tool_table is None else self._listed_rows).add(row.identity)
         most = self._call.setting.max_written
-        if len(self._seen) > most or len(self._unseen) > MOST_UNSEEN:
+        if len(self._listed_rows) > most or len(self._unlisted_rows) > MAX_UNLISTED:
             raise too_many_rows(self._tool, most, along=True)
         return True
 
-    def _rows(
+    def _read_referring(
         self,
         edge: Edge,
         mapper: Mapper[Any] | None,
-        to: AffectedRow,
+        referred: AffectedRow,
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[AffectedRow]:
         """Yield the rows that refer to others, by the keys of those: one statement."""
         is_followed = edge.effect == "follow"
-        new = to.written if is_followed else dict.fromkeys(edge.referred)
+        referred_values = referred.values if is_followed else dict.fromkeys(edge.referred)
         pairs = zip(edge.columns, edge.referred, strict=True)
-        written = {theirs: new[ours] for theirs, ours in pairs if ours in new}
+        new_values = {
+            theirs: referred_values[ours] for theirs, ours in pairs if ours in referred_values
+        }
         if edge.effect == "reset":
-            written = {theirs: theirs.server_default for theirs in edge.columns}
-        most = self._call.setting.max_written if self._is_listed(edge.table) else MOST_UNSEEN
-        statement = _statement(edge, mapper, to, keys)
-        kind = None if mapper is None else _discriminator(mapper)
+            new_values = {theirs: theirs.server_default for theirs in edge.columns}
+        most = self._call.setting.max_written if self._is_listed(edge.table) else MAX_UNLISTED
+        statement = _statement(edge, mapper, referred, keys)
+        discriminator_column = None if mapper is None else _discriminator(mapper)
         statement = statement.add_columns(
-            true() if kind is None else kind, self._writable(mapper).label("alfred_writable")
+            true() if discriminator_column is None else discriminator_column,
+            self._writable(mapper).label("alfred_writable"),
         ).limit(most + 1)
         rows = self._call.session.execute(
             statement,
@@ -662,13 +697,20 @@ class CascadeSearch:
             execution_options={"raw_keys": True, "unconfined": True},
             bind_arguments={} if mapper is None else {"mapper": mapper},
         )
-        for *key, said, is_writable in rows:
-            of = mapper
-            if mapper is not None and kind is not None:
-                of = mapper.polymorphic_map.get(said, mapper)
-            listed, by_orm = self._listed_classes(of, edge), edge.by_orm
+        for *key, discriminator, is_writable in rows:
+            of_class = mapper
+            if mapper is not None and discriminator_column is not None:
+                of_class = mapper.polymorphic_map.get(discriminator, mapper)
+            tool_table, by_orm = self._tool_table(of_class, edge), edge.by_orm
             yield AffectedRow(
-                of, edge.table, tuple(key), listed, is_writable, edge.said, by_orm, {**written}
+                of_class,
+                edge.table,
+                tuple(key),
+                tool_table,
+                is_writable,
+                edge.is_declared,
+                by_orm,
+                {**new_values},
             )
 
     def _writable(self, mapper: Mapper[Any] | None) -> Any:
@@ -680,32 +722,32 @@ class CascadeSearch:
         except UnconfinedError:  # of no owner's, as no listed class is
             return true()
 
-    def _listed_classes(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
+    def _tool_table(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
         """Return what the model knows rows by: their class, or another one on their table."""
-        found = None if mapper is None else self._tables.of_model(mapper.class_)
+        own = None if mapper is None else self._tables.of_model(mapper.class_)
         roots = (t for t in self._tables if inspect(t.model).mapper.inherits is None)
-        same = (t for t in roots if inspect(t.model).local_table is edge.table)
-        return next(same, None) if found is None and _is_root(mapper) else found
+        on_table = (t for t in roots if inspect(t.model).local_table is edge.table)
+        return next(on_table, None) if own is None and _is_root(mapper) else own
 
 
 def group_rows(
-    found: Iterable[AffectedRow], by: Callable[[AffectedRow], Any]
+    rows: Iterable[AffectedRow], key_of: Callable[[AffectedRow], Any]
 ) -> dict[Any, list[AffectedRow]]:
     """Return rows by something of them."""
     groups: dict[Any, list[AffectedRow]] = {}
-    for each in found:
-        groups.setdefault(by(each), []).append(each)
+    for each in rows:
+        groups.setdefault(key_of(each), []).append(each)
     return groups
 
 
 def _new_values(
-    found: AffectedRow, instance: Any, values: Mapping[str, Any]
+    row: AffectedRow, instance: Any, values: Mapping[str, Any]
 ) -> Iterator[tuple[Column[Any], Any]]:
     """Yield the columns that others refer to in which a row gets another value, with that."""
-    mapper = cast("Mapper[Any]", found.mapper)
-    given = (each for each in mapper.column_attrs if each.key in values)
-    names = {c: each.key for each in given for c in each.columns if isinstance(c, Column)}
-    for edge in edges_by_update(mapper, found.table, names.keys()):
+    mapper = cast("Mapper[Any]", row.mapper)
+    changed = (each for each in mapper.column_attrs if each.key in values)
+    names = {c: each.key for each in changed for c in each.columns if isinstance(c, Column)}
+    for edge in edges_by_update(mapper, row.table, names.keys()):
         for column in edge.referred:
             if column in names and getattr(instance, names[column]) != values[names[column]]:
                 yield column, values[names[column]]
@@ -721,25 +763,25 @@ def _discriminator(mapper: Mapper[Any]) -> Column[Any] | None:
 
 
 def _statement(
-    edge: Edge, mapper: Mapper[Any] | None, to: AffectedRow, keys: Sequence[tuple[Any, ...]]
+    edge: Edge, mapper: Mapper[Any] | None, row: AffectedRow, keys: Sequence[tuple[Any, ...]]
 ) -> Select[Any]:
     """Return what reads the primary keys of referring rows."""
     source = edge.table if mapper is None else mapper.persist_selectable
     primary: Sequence[Any] = [*edge.table.primary_key] if mapper is None else [*mapper.primary_key]
-    there: Any = to.table if to.mapper is None else to.mapper.persist_selectable
-    identity = [*to.table.primary_key] if to.mapper is None else [*to.mapper.primary_key]
+    source_of_row: Any = row.table if row.mapper is None else row.mapper.persist_selectable
+    identity = [*row.table.primary_key] if row.mapper is None else [*row.mapper.primary_key]
     # a table may refer to itself: what is inside is a query of its own
     referred = (
         select(*edge.referred)
-        .select_from(there)
-        .where(sqla.in_keys(identity, keys))
+        .select_from(source_of_row)
+        .where(sqla.among(identity, keys))
         .correlate(None)
     )
     columns: Any = tuple_(*edge.columns) if len(edge.columns) > 1 else edge.columns[0]
     return select(*primary).select_from(source).where(columns.in_(referred)).order_by(*primary)
 
 
-_NAMED = 10  # rows that an error names
+_MAX_NAMED = 10  # rows that an error names
 
 
 class CascadeReport:
@@ -762,46 +804,48 @@ class CascadeReport:
         """
         searcher = CascadeSearch(self._call, "db_update")
         for table, (instances, values) in groups.items():
-            reach = searcher.search_changed(instances, values)
-            found = [*reach.unlinked.values(), *reach.followed.values()]
-            refused = [each for each in found if not may_be_written(each)]
+            result = searcher.search_changed(instances, values)
+            found = [*result.unlinked.values(), *result.followed.values()]
+            refused = [each for each in found if not is_reference_writable(each)]
             self.refuse(refused, table, "changed in")
-        return self.told(searcher.reach)
+        return self.report(searcher.result)
 
-    def told(self, reach: CascadeResult) -> dict[str, list[str]]:
+    def report(self, result: CascadeResult) -> dict[str, list[str]]:
         """Return what a model is told of rows, once hooks were asked of those that are changed."""
-        along = reach.along()
+        also_deleted = result.also_deleted()
         unlinked = [
             each
-            for each in reach.left(reach.unlinked)
-            if _is_beside(each, reach) and each.identity not in reach.followed
+            for each in result.surviving(result.unlinked)
+            if each.identity not in result.roots and each.identity not in result.followed
         ]
-        followed = [each for each in reach.left(reach.followed) if _is_beside(each, reach)]
-        links = reach.left(reach.linked)
-        for table, same in group_rows(along, lambda each: each.tool_table).items():
+        followed = [
+            each for each in result.surviving(result.followed) if each.identity not in result.roots
+        ]
+        links = result.surviving(result.linked)
+        for table, same in group_rows(also_deleted, lambda each: each.tool_table).items():
             if table is not None:
-                self._changes.ask(table, "delete", [], refs=self.refs(same))
+                self._changes.call_hooks(table, "delete", [], refs=self.refs(same))
         groups = group_rows([*unlinked, *followed], lambda each: (each.tool_table, *each.names))
         for (table, *names), same in groups.items():
             if table is not None and self._call.setting.hooks_of(table):
-                self._ask(table, names, same)
-        told = {
-            "deleted_with": self.refs(along),
+                self._call_hooks(table, names, same)
+        report = {
+            "deleted_with": self.refs(also_deleted),
             "updated_with": self.refs(followed),
             "unlinked": self.refs([*unlinked, *links]),
         }
-        return {name: refs for name, refs in told.items() if refs}
+        return {name: refs for name, refs in report.items() if refs}
 
-    def refs(self, found: Iterable[AffectedRow]) -> list[str]:
+    def refs(self, rows: Iterable[AffectedRow]) -> list[str]:
         """Return the refs of those rows that a model may know: at most one round trip."""
         pairs = [
             (each.tool_table.entity, each.tool_table.keys.key_of(each.key))
-            for each in found
+            for each in rows
             if each.tool_table is not None
         ]
         return [*dict.fromkeys(self._call.conversation.refer_pairs(pairs))] if pairs else []
 
-    def refuse(self, found: Sequence[AffectedRow], table: ToolTable, done: str) -> None:
+    def refuse(self, rows: Sequence[AffectedRow], table: ToolTable, change: str) -> None:
         """Refuse what would change rows, if there are any, and name those of one class.
 
         Args:
@@ -809,23 +853,23 @@ class CascadeReport:
             table: in which something is done that would change them.
             done: what that is.
         """
-        if not found:
+        if not rows:
             return
-        named = [each for each in found if each.tool_table is not None and each.is_writable]
-        if not named or (referring := named[0].tool_table) is None:
-            raise still_referenced(table.name, None, verbs=(), done=done)
-        same = [each for each in named if each.tool_table is referring]
-        without = set() if all(map(_may_be_changed, same)) else {"update"}
-        labels = self._labels(referring, same[:_NAMED])
-        known = {ref: label for ref, label in labels.items() if label is not None}
-        verbs = referring.verbs - without
+        visible = [each for each in rows if each.tool_table is not None and each.is_writable]
+        if not visible or (referring := visible[0].tool_table) is None:
+            raise still_referenced(table.name, None, verbs=(), change=change)
+        same_table = [each for each in visible if each.tool_table is referring]
+        missing = set() if all(map(_may_model_change, same_table)) else {"update"}
+        labels = self._labels(referring, same_table[:_MAX_NAMED])
+        labelled = {ref: label for ref, label in labels.items() if label is not None}
+        verbs = referring.verbs - missing
         raise still_referenced(
-            table.name, referring.name, [*labels], known, verbs=verbs, done=done
+            table.name, referring.name, [*labels], labelled, verbs=verbs, change=change
         )
 
-    def _labels(self, table: ToolTable, found: Iterable[AffectedRow]) -> dict[str, str | None]:
+    def _labels(self, table: ToolTable, rows: Iterable[AffectedRow]) -> dict[str, str | None]:
         """Return the refs of rows that the session may see, with their labels."""
-        instances = self._load_instances(table, found)
+        instances = self._load_instances(table, rows)
         label = table.keys.label
         refs = self._call.refs_of(instances, table)
         states = [sqla.state_of(each).dict for each in instances]
@@ -834,38 +878,36 @@ class CascadeReport:
             for ref, state in zip(refs, states, strict=True)
         }
 
-    def _ask(self, table: ToolTable, names: Sequence[str], found: Sequence[AffectedRow]) -> None:
+    def _call_hooks(
+        self, table: ToolTable, names: Sequence[str], rows: Sequence[AffectedRow]
+    ) -> None:
         """Ask hooks of rows that are changed in some attributes, and do what else they say."""
-        values = zip(names, found[0].written.values(), strict=True)
+        values = zip(names, rows[0].values.values(), strict=True)
         record = {name: value for name, value in values if not isinstance(value, FetchedValue)}
-        instances = self._load_instances(table, found)
-        writing = self._changes.ask(table, "update", instances, [record])
+        instances = self._load_instances(table, rows)
+        writing = self._changes.call_hooks(table, "update", instances, [record])
         assign_changes(instances, {n: v for n, v in writing.records[0].items() if n not in names})
 
-    def _load_instances(self, table: ToolTable, found: Iterable[AffectedRow]) -> list[Any]:
+    def _load_instances(self, table: ToolTable, rows: Iterable[AffectedRow]) -> list[Any]:
         """Return the instances of rows: one statement."""
         primary = inspect(table.model).mapper.primary_key
-        among = sqla.in_keys(primary, [each.key for each in found])
-        statement = select(table.model).where(among).execution_options(raw_keys=True)
+        matches = sqla.among(primary, [each.key for each in rows])
+        statement = select(table.model).where(matches).execution_options(raw_keys=True)
         with self._call.session.no_autoflush:
             return [*self._call.session.scalars(statement)]
 
 
-def may_be_written(found: AffectedRow) -> bool:
+def is_reference_writable(row: AffectedRow) -> bool:
     """Tell whether a call may have the reference of a row changed."""
-    if found.tool_table is None or not found.is_writable:
-        return found.is_writable and found.said
-    return _may_be_changed(found)
+    if row.tool_table is None or not row.is_writable:
+        return row.is_writable and row.is_declared
+    return _may_model_change(row)
 
 
-def _may_be_changed(found: AffectedRow) -> bool:
+def _may_model_change(row: AffectedRow) -> bool:
     """Tell whether a model may change the reference of a row itself."""
-    table = found.tool_table
+    table = row.tool_table
     if table is None or "update" not in table.verbs:
         return False
-    columns = [table.columns.get(name) for name in found.names]
+    columns = [table.columns.get(name) for name in row.names]
     return all(column is not None and column.updatable for column in columns)
-
-
-def _is_beside(found: AffectedRow, reach: CascadeResult) -> bool:
-    return found.identity not in reach.roots

@@ -3,7 +3,7 @@ r"""Definitions of tools for clients: prompt text, JSON schemas, functions of th
 `description_of` writes a table's name and a line for each column. Only what a model may use is in
 it, and every name and comment stays on its line.
 
->>> print(description_of([toolset.tables.named("recipes")]).partition("\n")[2])
+>>> print(description_of([toolset.tables.by_name("recipes")]).partition("\n")[2])
 recipes
   id: recipe ref, read only
   name*: text
@@ -54,7 +54,7 @@ from alfred_refs.mapping.key_columns import clean
 from alfred_refs.tools.answers import shape_of
 from alfred_refs.tools.arguments import (
     DRAFTS,
-    KINDS,
+    FILTER_KINDS,
     SEMANTIC,
     TOOLS,
     FilterClause,
@@ -62,7 +62,7 @@ from alfred_refs.tools.arguments import (
 )
 from alfred_refs.tools.call import Call, Setting, transaction
 from alfred_refs.tools.errors import foreign_row, invalid_arguments
-from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions
 from alfred_refs.tools.payload import decode_values
 from alfred_refs.tools.rules import Hooks, Rule, quote_text, rules_of
@@ -348,7 +348,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
 
 def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[Schema]:
     """Return the schemas of the kinds of filters that a tool takes: explained once, for reads."""
-    filters = [_lean(kinds[kind]) for kind in KINDS]
+    filters = [_lean(kinds[kind]) for kind in FILTER_KINDS]
     clause = filters[0]["properties"]
     if tool == "db_read" and _is_searched(setting):
         clause["op"]["description"] += _SIMILAR
@@ -685,7 +685,7 @@ def _check_rows(call: Call, wanted: Wanted) -> None:
     tables = call.setting.tables
     found = {(ref, tables.of_model(model)) for ref, model in wanted}
     by_table = {table: [r for r, each in found if each is table] for _, table in found if table}
-    keys = call.resolved((ref, table.entity) for table, refs in by_table.items() for ref in refs)
+    keys = call.resolve((ref, table.entity) for table, refs in by_table.items() for ref in refs)
     for table, refs in by_table.items():
         named = FilterClause(field=table.ref_field, op="in", value=sorted(refs))
         conditions = Conditions(keys).all_of([named], table)
@@ -693,7 +693,7 @@ def _check_rows(call: Call, wanted: Wanted) -> None:
         missing = sorted({*refs} - {*call.refs_of(seen, table)})
         if missing:
             entity = table.entity
-            check_there(call, {(ref, entity): keys[ref, entity] for ref in missing})
+            check_existence(call, {(ref, entity): keys[ref, entity] for ref in missing})
             raise foreign_row(missing[0], None, is_given=True)
 
 
@@ -709,6 +709,6 @@ def _answer(call: Call, returned: Any) -> dict[str, Any]:
             "a tool returned a row that is not in its session",
             "add it there, or return its values",
         )
-    shown, rendering = call.shown_again(rows, shape_of(table, None), call.room())
+    shown, rendering = call.reload_rows(rows, shape_of(table, None), call.room())
     answer = {"table": table.name, "rows": shown, "count": len(rows)}
     return call.finish_answer(answer, [], rendering)

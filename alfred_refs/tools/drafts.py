@@ -61,18 +61,18 @@ from alfred_refs.positions.edits import (
 )
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, value_refusal
 from alfred_refs.tools.answers import (
-    Foreign,
+    ForeignRef,
     Rendering,
     Room,
     Shape,
-    bounded_refs,
+    cut_depth,
     key_in,
+    labelled_refs,
+    limit_refs,
     number_items,
-    places_of,
-    referring,
+    ref_columns,
+    ref_positions,
     shape_of,
-    with_labels,
-    without_depth,
 )
 from alfred_refs.tools.arguments import (
     AndGroup,
@@ -101,11 +101,16 @@ from alfred_refs.tools.filters import (
     Conditions,
     Pattern,
     check_operand,
-    refs_of,
+    refs_in,
     texts_in,
 )
-from alfred_refs.tools.payload import draft_changes, new_contents, table_of_content, together
-from alfred_refs.tools.preconditions import Expected, values_otherwise
+from alfred_refs.tools.payload import (
+    combine_answers,
+    draft_changes,
+    new_contents,
+    table_of_content,
+)
+from alfred_refs.tools.preconditions import Expected, differing_values
 from alfred_refs.tools.rules import Row
 from alfred_refs.tools.serialization import key_number, map_document
 from alfred_refs.tools.tables import (
@@ -120,27 +125,27 @@ from alfred_refs.tools.tables import (
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     **COMPARISONS,
-    "contains": lambda has, wanted: all(each in has for each in wanted),
-    "ilike": lambda has, wanted: wanted.fits(has),
+    "contains": lambda has, operand: all(each in has for each in operand),
+    "ilike": lambda has, operand: operand.matches(has),
 }
-_UNKNOWN_APART = frozenset({"in", "not_in", "is_null", "is_not_null"})  # they decide of null
-_MOST_WORK = 500_000  # comparisons of JSON values in one call: about half a second
-_VALUES = 10  # of an array, or of a list whose values are looked for together
-_LIST = 3  # what it takes to do so
+_NULL_OPERATORS = frozenset({"in", "not_in", "is_null", "is_not_null"})  # they decide of null
+_MAX_WORK = 500_000  # comparisons of JSON values in one call: about half a second
+_VALUES_PER_STEP = 10  # of an array, or of a list whose values are looked for together
+_LIST_COST = 3  # what it takes to do so
 
 
-class Work:
+class WorkBudget:
     """What a call decides of drafts: how much of it is left, and what was read of them."""
 
     def __init__(self) -> None:
-        self._left = _MOST_WORK
-        self._read: dict[tuple[str, str], Any] = {}
-        self._wanted: dict[tuple[int, int], Any] = {}
+        self._remaining = _MAX_WORK
+        self._values: dict[tuple[str, str], Any] = {}
+        self._operands: dict[tuple[int, int], Any] = {}
 
     def spend(self, amount: int, field: str) -> None:
         """Count what is to be done for a filter."""
-        self._left -= amount
-        if self._left < 0:
+        self._remaining -= amount
+        if self._remaining < 0:
             raise invalid_filter(
                 field,
                 "takes more comparisons in drafts than one call may make",
@@ -149,25 +154,25 @@ class Work:
 
     def value(self, record: DraftRecord, column: ToolColumn) -> Any:
         """Return what a record has in a column, as it is compared; it is read once."""
-        place = record.name, column.name
-        if place not in self._read:
-            self._read[place] = as_compared(record.value(column))
-        return self._read[place]
+        cache_key = record.name, column.name
+        if cache_key not in self._values:
+            self._values[cache_key] = comparable_value(record.value(column))
+        return self._values[cache_key]
 
-    def wanted(self, clause: FilterClause, column: ToolColumn) -> Any:
+    def operand(self, clause: FilterClause, column: ToolColumn) -> Any:
         """Return what a clause compares a column with, as it is compared; it is read once.
 
         Raises:
             ToolError: the clause cannot be decided of such values.
         """
-        place = id(clause), id(column)  # both are there as long as the call is
-        if place not in self._wanted:
-            wanted = as_compared(check_operand(clause, column))
+        cache_key = id(clause), id(column)  # both are there as long as the call is
+        if cache_key not in self._operands:
+            operand = comparable_value(check_operand(clause, column))
             if clause.op == "ilike":
-                self.spend(len(wanted), clause.field)
-                wanted = Pattern(wanted)
-            self._wanted[place] = wanted
-        return self._wanted[place]
+                self.spend(len(operand), clause.field)
+                operand = Pattern(operand)
+            self._operands[cache_key] = operand
+        return self._operands[cache_key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +191,16 @@ class DraftRecord:
     content: Mapping[str, Any]
     name: str
     ref: str | None = None
-    saved: Mapping[str, str] = field(default_factory=dict)
+    saved_refs: Mapping[str, str] = field(default_factory=dict)
 
-    def given(self, column: ToolColumn) -> Any:
+    def json_value(self, column: ToolColumn) -> Any:
         """Return what the content has for a column, in JSON, with the refs of rows as they are."""
         if column.name == self.table.own and self.ref is not None:
             return self.ref
         value = self.content.get(column.name)
         if value is None and column.key is not None:
             value = self._related_ref(column.name)
-        return self.named(value) if column.key is not None else value
+        return self.current_refs(value) if column.key is not None else value
 
     def value(self, column: ToolColumn) -> Any:
         """Return what a column has.
@@ -203,40 +208,40 @@ class DraftRecord:
         Raises:
             ToolError: the content does not fit the column, which was another once.
         """
-        given = self.given(column)
+        json_value = self.json_value(column)
         if column.values.family == "opaque":
-            return given
-        return accept_value(column.values.accept, f"{self.name}.{column.name}", given)
+            return json_value
+        return accept_value(column.values.accept, f"{self.name}.{column.name}", json_value)
 
-    def named(self, refs: Any) -> Any:
+    def current_refs(self, refs: Any) -> Any:
         """Return refs, or one, with those of rows in place of what were drafts'."""
         if isinstance(refs, list):
-            return [self.named(each) for each in refs]
-        return self.saved.get(refs, refs) if isinstance(refs, str) else refs
+            return [self.current_refs(each) for each in refs]
+        return self.saved_refs.get(refs, refs) if isinstance(refs, str) else refs
 
     def _related_ref(self, name: str) -> str | None:
         """Return the ref that a column will have, where a relationship says what that is."""
-        leading = (n for n, columns in self.table.references().items() if columns == [name])
-        held = (self.content.get(each) for each in leading)
-        return next((each for each in held if isinstance(each, str)), None)
+        names = (n for n, columns in self.table.references().items() if columns == [name])
+        values = (self.content.get(each) for each in names)
+        return next((each for each in values if isinstance(each, str)), None)
 
-    def related(self, name: str) -> list[DraftRecord | str] | None:
+    def related_records(self, name: str) -> list[DraftRecord | str] | None:
         """Return what a relationship leads to, rows by their refs; `None` if nothing says it."""
         if name not in self.content:
-            return None if self._refers(name) else []
-        held = self.content[name]
-        given = held if isinstance(held, list) else [] if held is None else [held]
+            return None if self._has_reference(name) else []
+        content = self.content[name]
+        items = content if isinstance(content, list) else [] if content is None else [content]
         path, target = f"{self.name}.{name}", self.table.targets[name]
-        if not all(isinstance(each, dict | str) for each in given):
+        if not all(isinstance(each, dict | str) for each in items):
             raise invalid_value(path, "objects: values by column")
         return [
-            self.named(each)
+            self.current_refs(each)
             if isinstance(each, str)
-            else DraftRecord(target, each, f"{path}[{n}]", saved=self.saved)
-            for n, each in enumerate(given, start=1)
+            else DraftRecord(target, each, f"{path}[{n}]", saved_refs=self.saved_refs)
+            for n, each in enumerate(items, start=1)
         ]
 
-    def _refers(self, name: str) -> bool:
+    def _has_reference(self, name: str) -> bool:
         """Tell whether a relationship leads to a row by a reference of this one.
 
         What is nested has a reference to what it is nested in, though the content does not say so.
@@ -250,26 +255,26 @@ def matching_records(
     records: Iterable[DraftRecord], filters: Sequence[Filter]
 ) -> list[DraftRecord]:
     """Return the records that meet all filters."""
-    work = Work()
+    work = WorkBudget()
     # all are looked at: a mistake in the second is told though the first does not hold
-    held = [(record, [_holds(each, record, work) for each in filters]) for record in records]
-    return [record for record, parts in held if all(parts)]
+    results = [(record, [_evaluate(each, record, work) for each in filters]) for record in records]
+    return [record for record, evaluated in results if all(evaluated)]
 
 
-def _holds(given: Filter, record: DraftRecord, work: Work) -> bool | None:
+def _evaluate(given: Filter, record: DraftRecord, work: WorkBudget) -> bool | None:
     """Tell whether a filter holds, `None` where SQL would not know."""
     match given:
         case AndGroup():
-            return _all([_holds(each, record, work) for each in given.all_of])
+            return _and([_evaluate(each, record, work) for each in given.all_of])
         case OrGroup():
-            return _not(_all([_not(_holds(each, record, work)) for each in given.any_of]))
+            return _not(_and([_not(_evaluate(each, record, work)) for each in given.any_of]))
         case NotGroup():
-            return _not(_holds(given.negated, record, work))
+            return _not(_evaluate(given.negated, record, work))
         case FilterClause():
-            return _clause(given, given.field.split("."), record, work)
+            return _evaluate_path(given, given.field.split("."), record, work)
 
 
-def _all(parts: Sequence[bool | None]) -> bool | None:
+def _and(parts: Sequence[bool | None]) -> bool | None:
     if False in parts:
         return False
     return None if None in parts else True
@@ -279,8 +284,8 @@ def _not(part: bool | None) -> bool | None:
     return None if part is None else not part
 
 
-def _clause(
-    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: Work
+def _evaluate_path(
+    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: WorkBudget
 ) -> bool | None:
     work.spend(5, clause.field)
     name, *rest = path
@@ -288,39 +293,39 @@ def _clause(
         return _nested_match(clause, path, record, work)
     if name == ROW_REF and record.table.own is None:
         return _is_row(clause, record)
-    return _clause_holds(clause, record.table.column(name), record, work)
+    return _evaluate_clause(clause, record.table.column(name), record, work)
 
 
-def _clause_holds(
-    clause: FilterClause, column: ToolColumn, record: DraftRecord, work: Work
+def _evaluate_clause(
+    clause: FilterClause, column: ToolColumn, record: DraftRecord, work: WorkBudget
 ) -> bool | None:
     """Tell whether a clause holds of what a record has in a column."""
-    wanted, has = work.wanted(clause, column), work.value(record, column)
+    operand, value = work.operand(clause, column), work.value(record, column)
     if clause.op in ("in", "not_in"):
-        work.spend(len(wanted) // _VALUES, clause.field)
+        work.spend(len(operand) // _VALUES_PER_STEP, clause.field)
     if column.key is not None:
-        wanted = record.named(wanted)
-    if has is None or wanted is None or clause.op in _UNKNOWN_APART:
-        return _compared_with_null(clause, wanted, has)
+        operand = record.current_refs(operand)
+    if value is None or operand is None or clause.op in _NULL_OPERATORS:
+        return _compare_null(clause, operand, value)
     if clause.op == "contains" and column.values.family == "json":
-        return _Parts(work, clause.field).has_part(has, wanted)
-    work.spend(_cost(clause.op, has, wanted), clause.field)
-    return _COMPARISONS[clause.op](has, wanted)
+        return _Containment(work, clause.field).contains(value, operand)
+    work.spend(_cost(clause.op, value, operand), clause.field)
+    return _COMPARISONS[clause.op](value, operand)
 
 
-def _cost(op: str, has: Any, wanted: Any) -> int:
+def _cost(op: str, value: Any, operand: Any) -> int:
     """Return how many comparisons of values take as long as a longer one."""
     if op == "contains":
-        return int(len(has) * len(wanted)) // _VALUES
-    return int(wanted.cost(has)) if op == "ilike" else 0
+        return int(len(value) * len(operand)) // _VALUES_PER_STEP
+    return int(operand.cost(value)) if op == "ilike" else 0
 
 
 def _nested_match(
-    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: Work
+    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: WorkBudget
 ) -> bool:
     """Tell whether there is something nested that meets the rest of the path."""
     name, *rest = path
-    records = record.related(name)
+    records = record.related_records(name)
     nested = [each for each in records or () if isinstance(each, DraftRecord)]
     if records is None or len(nested) < len(records):
         raise invalid_filter(
@@ -328,49 +333,49 @@ def _nested_match(
             f"asks for {name!r}, which is not all part of the draft {record.name!r}",
             "leave it out, or read the draft by its ref alone",
         )
-    return True in [_clause(clause, rest, each, work) for each in nested]
+    return True in [_evaluate_path(clause, rest, each, work) for each in nested]
 
 
 def _is_row(clause: FilterClause, record: DraftRecord) -> bool:
     """Tell whether a draft whose row is to have several key columns is one of those named."""
-    given = clause.value if isinstance(clause.value, list) else [clause.value]
-    return (record.ref in given) is (clause.op in ("=", "in"))
+    refs = clause.value if isinstance(clause.value, list) else [clause.value]
+    return (record.ref in refs) is (clause.op in ("=", "in"))
 
 
-def _compared_with_null(clause: FilterClause, wanted: Any, has: Any) -> bool | None:
+def _compare_null(clause: FilterClause, operand: Any, value: Any) -> bool | None:
     """Return what is decided of values that may be null."""
     if clause.op in ("is_null", "is_not_null"):
-        return (has is None) is wanted
+        return (value is None) is operand
     if clause.op in ("in", "not_in"):
-        found = _is_in(has, wanted)
-        return found if clause.op == "in" else _not(found)
-    if wanted is None:
-        return (has is None) == (clause.op == "=")
+        is_in = _is_in(value, operand)
+        return is_in if clause.op == "in" else _not(is_in)
+    if operand is None:
+        return (value is None) == (clause.op == "=")
     return None
 
 
-def as_compared(value: Any) -> Any:
+def comparable_value(value: Any) -> Any:
     """Return a value as PostgreSQL compares it: times of day are the same in one zone only."""
     if isinstance(value, list):
-        return [as_compared(each) for each in value]
+        return [comparable_value(each) for each in value]
     if not isinstance(value, dt.time) or value.tzinfo is None:
         return value
-    ahead = value.utcoffset() or dt.timedelta()
-    since = dt.timedelta(
+    offset = value.utcoffset() or dt.timedelta()
+    time_of_day = dt.timedelta(
         0, 60 * (60 * value.hour + value.minute) + value.second, value.microsecond
     )
-    return since - ahead, -ahead
+    return time_of_day - offset, -offset
 
 
-def _is_in(has: Any, values: Sequence[Any]) -> bool | None:
+def _is_in(value: Any, values: Sequence[Any]) -> bool | None:
     """Tell whether a value is in a list; null is, where the list has it, and is unknown else."""
-    if has is None:
+    if value is None:
         return True if None in values else None
-    return has in values
+    return value in values
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _Containment:
     """Tells whether a JSON value contains another, as PostgreSQL's `@>` has it.
 
     Attributes:
@@ -378,10 +383,10 @@ class _Parts:
         field: of the filter.
     """
 
-    work: Work
+    work: WorkBudget
     field: str
 
-    def has_part(self, document: Any, part: Any) -> bool:
+    def contains(self, document: Any, part: Any) -> bool:
         """Tell whether a document contains another.
 
         At the top, and there only, a list contains an element that stands for itself.
@@ -397,16 +402,14 @@ class _Parts:
             return all(n in document and self._contains(document[n], v) for n, v in part.items())
         if isinstance(document, list) and isinstance(part, list):
             return self._contains_all(document, part)
-        return _alone(document) == _alone(part)
+        return _typed(document) == _typed(part)
 
     def _contains_all(self, document: Sequence[Any], part: Sequence[Any]) -> bool:
-        self.work.spend(_LIST + (len(document) + len(part)) // _VALUES, self.field)
-        alone = {_alone(each) for each in document if not _is_nested(each)}
+        self.work.spend(_LIST_COST + (len(document) + len(part)) // _VALUES_PER_STEP, self.field)
+        scalars = {_typed(each) for each in document if not _is_nested(each)}
         nested = [each for each in document if _is_nested(each)]
-        return all(_alone(each) in alone for each in part if not _is_nested(each)) and all(
-            any(self._contains(each, wanted) for each in nested)
-            for wanted in part
-            if _is_nested(wanted)
+        return all(_typed(each) in scalars for each in part if not _is_nested(each)) and all(
+            any(self._contains(each, item) for each in nested) for item in part if _is_nested(item)
         )
 
 
@@ -414,7 +417,7 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
-def _alone(value: Any) -> tuple[bool, Any]:
+def _typed(value: Any) -> tuple[bool, Any]:
     """Return what a value is compared by: to Python true is 1."""
     return isinstance(value, bool), value
 
@@ -450,24 +453,30 @@ def draft_records(
         table: the table; drafts of other classes of the entity are left out, as their rows are.
         filters: whose refs are to be compared with theirs.
     """
-    of_table = (draft for draft in drafts if is_of(table, draft))
-    listed = sorted(of_table, key=lambda draft: number_of(draft.ref))
-    known = {draft.ref: draft for draft in listed}
+    of_table = (draft for draft in drafts if is_draft_of(table, draft))
+    own = sorted(of_table, key=lambda draft: draft_number(draft.ref))
+    drafts_by_ref = {draft.ref: draft for draft in own}
     others = (each for each in clauses_of(filters) if each.field != table.ref_field)
     texts = [text for clause in others for text in texts_in(clause)]
-    texts += (text for draft in listed for text in _refs_in(table, draft.content))
-    more = [text for text in dict.fromkeys(texts) if draft_named(text) and text not in known]
-    known |= _usable(call.conversation.read_drafts, more, lambda text: text)
-    saved = {text: draft.saved for text, draft in known.items() if draft.saved is not None}
-    records = [DraftRecord(table, each.content, each.ref, each.ref, saved) for each in listed]
-    labels = {text: draft.label for text, draft in known.items() if draft.label is not None}
+    texts += (text for draft in own for text in _refs_in(table, draft.content))
+    missing = [
+        text for text in dict.fromkeys(texts) if draft_named(text) and text not in drafts_by_ref
+    ]
+    drafts_by_ref |= _fetch_usable(call.conversation.read_drafts, missing, lambda text: text)
+    saved_refs = {
+        text: draft.saved for text, draft in drafts_by_ref.items() if draft.saved is not None
+    }
+    records = [DraftRecord(table, each.content, each.ref, each.ref, saved_refs) for each in own]
+    labels = {
+        text: draft.label for text, draft in drafts_by_ref.items() if draft.label is not None
+    }
     return DraftRecords(records, labels)
 
 
-def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
+def check_draft_class(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
     """Check that drafts of an entity become rows of a table: each is saved as what it is."""
     for draft in drafts:
-        if not is_of(table, draft):
+        if not is_draft_of(table, draft):
             own = tables.of_model(class_of(table.model, draft.content))
             raise invalid_content(
                 f"{draft.ref!r} is no draft of a row of {table.name!r}; nothing was changed",
@@ -475,12 +484,12 @@ def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> N
             )
 
 
-def is_of(table: ToolTable, draft: Draft) -> bool:
+def is_draft_of(table: ToolTable, draft: Draft) -> bool:
     """Tell whether a draft becomes a row of a table, and not of another class of its entity."""
     return issubclass(class_of(table.model, draft.content), table.model)
 
 
-def number_of(ref: str) -> int:
+def draft_number(ref: str) -> int:
     """Return the number of a ref."""
     parsed = parse_ref(ref)
     return 0 if parsed is None else parsed.number
@@ -525,19 +534,19 @@ class DraftRows:
             row[STATE] = "pending"
         self.shown.append((row, shape))
         for name, child in self._children(record, shape).items():
-            related = record.related(name)
+            related = record.related_records(name)
             if related is not None:  # else it is a row, and not for a draft to show
                 row[name] = self._related(record, name, related, child)
         return row
 
     def _value(self, record: DraftRecord, column: ToolColumn) -> Any:
-        value = record.given(column)
+        value = record.json_value(column)
         if column.key is not None:
             return self._refs(value)
         where = f"{record.name}.{column.name}"
-        value = without_depth(value, where, self._rendering.cut)
+        value = cut_depth(value, where, self._rendering.cut)
         value = map_document(value, column.places, key_number) if column.places else value
-        return self._rendering.fitting(value, column, where)
+        return self._rendering.fit_value(value, column, where)
 
     def _refs(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -569,17 +578,17 @@ class DraftRows:
             rendering.cut.append(f"{record.name}.{name}: {more} more rows")
         return rows
 
-    def foreign(self) -> list[Foreign]:
+    def foreign(self) -> list[ForeignRef]:
         """Return what these rows refer to: at most one round trip, but for what is gone."""
         if self._call.setting.labels == "none":
             return []
         every = (each for entry in self.shown for each in self._foreign(*entry))
-        found = list(bounded_refs(every, self._rendering.limits.related))
-        wanted = {(each.ref, each.target.entity) for each in found}
-        rows = sorted(each for each in wanted if parse_ref(each[0]) and not draft_named(each[0]))
-        keys = _usable(self._call.conversation.resolve_pairs, rows, lambda pair: pair[0])
+        limited = list(limit_refs(every, self._rendering.limits.related))
+        pairs = {(each.ref, each.target.entity) for each in limited}
+        rows = sorted(each for each in pairs if parse_ref(each[0]) and not draft_named(each[0]))
+        keys = _fetch_usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
         foreign = []
-        for each in found:
+        for each in limited:
             label, key = self._labels.get(each.ref), keys.get((each.ref, each.target.entity))
             if label is not None:
                 foreign.append(replace(each, label=label))
@@ -587,28 +596,28 @@ class DraftRows:
                 foreign.append(replace(each, key=key_in(each.target, key)))
         return foreign
 
-    def _foreign(self, row: Row, shape: Shape) -> Iterator[Foreign]:
-        for column, _, target in referring(shape, self._call.setting.tables):
-            shown = row[column.name]
-            if isinstance(shown, str):
-                yield Foreign(row, column.name, target)
-            for place in places_of(shown) if isinstance(shown, list) else ():
-                yield Foreign(row, column.name, target, place=place)
+    def _foreign(self, row: Row, shape: Shape) -> Iterator[ForeignRef]:
+        for column, _, target in ref_columns(shape, self._call.setting.tables):
+            value = row[column.name]
+            if isinstance(value, str):
+                yield ForeignRef(row, column.name, target)
+            for place in ref_positions(value) if isinstance(value, list) else ():
+                yield ForeignRef(row, column.name, target, place=place)
 
 
-def _usable(
-    ask: Callable[[list[P]], Sequence[T]], wanted: Sequence[P], text_of: Callable[[P], str]
+def _fetch_usable(
+    fetch: Callable[[list[P]], Sequence[T]], refs: Sequence[P], text_of: Callable[[P], str]
 ) -> dict[P, T]:
     """Return what is asked for of refs, without those that cannot be used any more."""
-    rest = list(wanted)
-    while rest:
+    remaining = list(refs)
+    while remaining:
         try:
-            return dict(zip(rest, ask(rest), strict=True))
+            return dict(zip(remaining, fetch(remaining), strict=True))
         except BadRefError as error:
-            usable = [each for each in rest if text_of(each) != error.ref]
-            if len(usable) == len(rest):
+            usable = [each for each in remaining if text_of(each) != error.ref]
+            if len(usable) == len(remaining):
                 raise
-            rest = usable
+            remaining = usable
     return {}
 
 
@@ -621,10 +630,10 @@ class DraftMaker:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def create(self, given: Sequence[tuple[NewRows, ToolTable]]) -> dict[str, Any]:
+    def create(self, requests: Sequence[tuple[NewRows, ToolTable]]) -> dict[str, Any]:
         """Keep rows of some tables as drafts, and return them as they are then."""
         conversation, new = self._call.conversation, list[tuple[ToolTable, dict[str, Any]]]()
-        for each, table in given:
+        for each, table in requests:
             if each.from_draft is not None:
                 raise invalid_arguments(
                     "it names drafts, and 'draft' keeps new rows as drafts",
@@ -633,13 +642,13 @@ class DraftMaker:
                 )
             self._check(table)
             new += [(table, content) for content in new_contents(table, each.rows)]
-        kept = iter(conversation.draft_all((table.model, content) for table, content in new))
+        drafts = iter(conversation.draft_all((table.model, content) for table, content in new))
         room = self._call.room()
         answers = [
-            draft_answer(self._call, table, [next(kept) for _ in each.rows], room)
-            for each, table in given
+            draft_answer(self._call, table, [next(drafts) for _ in each.rows], room)
+            for each, table in requests
         ]
-        return together(answers, {}, [])
+        return combine_answers(answers, {}, [])
 
     def _check(self, table: ToolTable) -> None:
         try:
@@ -655,16 +664,16 @@ def draft_answer(
     call: Call, table: ToolTable, drafts: Sequence[Draft], room: Room, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the answer of a write: drafts of a table as they are then."""
-    found = draft_records(call, drafts, table)
+    records = draft_records(call, drafts, table)
     rendering = call.rendering([], shape := shape_of(table, None))
-    rows = DraftRows(call, rendering, found.labels, whole=True)
-    told = room.fill(
-        found.records,
+    rows = DraftRows(call, rendering, records.labels, whole=True)
+    rows_json = room.fill(
+        records.records,
         lambda record: rows.row(record, shape),
         lambda record: {table.ref_field: record.ref},
         (rows.shown, rendering.cut),
     )
-    answer = {"table": table.name, "rows": told, "count": len(told)}
+    answer = {"table": table.name, "rows": rows_json, "count": len(rows_json)}
     return call.finish_answer(answer, notes, rendering, rows.foreign())
 
 
@@ -679,61 +688,61 @@ class DraftWriter:
     def __init__(self, call: Call, table: ToolTable, named: Mapping[str, Draft]) -> None:
         self._call = call
         self._table = table
-        self._named = named
+        self._drafts = named
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
         """Change drafts, and return them as they are then."""
-        hit = self._hit("db_update", arguments)
-        check_own(self._call, self._table, hit, "update")
-        if not hit:
+        drafts = self._matching_drafts("db_update", arguments)
+        check_draft_permissions(self._call, self._table, drafts, "update")
+        if not drafts:
             draft_changes(self._table, arguments.data)  # which is refused though nothing is done
         contents = {
-            draft.ref: changed_content(draft, arguments.data, self._table) for draft in hit
+            draft.ref: apply_changes(draft, arguments.data, self._table) for draft in drafts
         }
-        versions = {draft.ref: draft.version for draft in hit}
+        versions = {draft.ref: draft.version for draft in drafts}
         kept = self._call.conversation.edit_drafts(contents, versions=versions)
         return draft_answer(
-            self._call, self._table, kept, self._call.room(), [] if hit else [_NOTHING]
+            self._call, self._table, kept, self._call.room(), [] if drafts else [_NOTHING]
         )
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
         """Discard drafts, and return their refs."""
-        hit = self._hit("db_delete", arguments)
-        check_own(self._call, self._table, hit, "delete")
-        refs = [draft.ref for draft in hit]
+        drafts = self._matching_drafts("db_delete", arguments)
+        check_draft_permissions(self._call, self._table, drafts, "delete")
+        refs = [draft.ref for draft in drafts]
         self._call.conversation.discard_drafts(refs)
         answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
-        gone = with_labels(answer, "deleted", self._table, [draft.label for draft in hit])
-        return self._call.finish_answer(answer, [] if refs else [_NOTHING], foreign=gone)
+        labels = labelled_refs(answer, "deleted", self._table, [draft.label for draft in drafts])
+        return self._call.finish_answer(answer, [] if refs else [_NOTHING], foreign=labels)
 
-    def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
+    def _matching_drafts(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
         """Return the drafts that meet all filters, once they are what the model expects.
 
         Raises:
             ToolError: a row may meet them too, or they cannot be decided of drafts.
         """
         table, filters = self._table, arguments.filters
-        keys = self._call.resolved(refs_of(filters, table, self._named))
-        conditions = Conditions(keys, self._named).all_of(filters, table)
+        keys = self._call.resolve(refs_in(filters, table, self._drafts))
+        conditions = Conditions(keys, self._drafts).all_of(filters, table)
         if not sqla.is_false(and_(true(), *conditions)):
-            raise mixed_drafts(tool, list(self._named))
-        records = draft_records(self._call, self._named.values(), table, filters).records
-        hit = matching_records(records, filters)
+            raise mixed_drafts(tool, list(self._drafts))
+        records = draft_records(self._call, self._drafts.values(), table, filters).records
+        matching = matching_records(records, filters)
         most = self._call.setting.max_written
-        if len(hit) > most:
+        if len(matching) > most:
             raise too_many_rows(tool, most)
-        for record in hit:
+        for record in matching:
             for column, expected, actual in self._differences(record, arguments.expect):
                 raise unexpected_row(record.name, column, actual, expected)
-        return [self._named[record.name] for record in hit]
+        return [self._drafts[record.name] for record in matching]
 
     def _differences(
         self, record: DraftRecord, expect: Expected
     ) -> Iterator[tuple[str, Any, Any]]:
         if isinstance(expect, Mapping):
-            yield from values_otherwise(self._table, expect, record.value)
+            yield from differing_values(self._table, expect, record.value)
         elif isinstance(expect, str):
-            label = self._named[record.name].label
+            label = self._drafts[record.name].label
             if label is None and self._table.keys.label is None:
                 raise invalid_arguments(
                     f"{record.name!r} has no label: give values by column", "expect"
@@ -742,7 +751,9 @@ class DraftWriter:
                 yield "label", expect, label
 
 
-def check_own(call: Call, table: ToolTable, drafts: Iterable[Draft], verb: Verb) -> None:
+def check_draft_permissions(
+    call: Call, table: ToolTable, drafts: Iterable[Draft], verb: Verb
+) -> None:
     """Check that a model may do something to rows of the classes that drafts are of.
 
     Raises:
@@ -754,7 +765,7 @@ def check_own(call: Call, table: ToolTable, drafts: Iterable[Draft], verb: Verb)
             own.check(verb)
 
 
-def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
+def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
     """Return a draft's content with what a model changes in it, by the class that it is of then.
 
     Raises:
@@ -764,18 +775,18 @@ def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> 
     table_of_content(
         table, draft.content, stored=True
     )  # what it was is not got round by what it is to be
-    whole = {**draft.content, **data}
-    said = table_of_content(table, whole)
-    changes = draft_changes(said, data, whole=whole_draft(draft, whole, said))
-    return _with_changes(draft.content, changes, said)
+    content = {**draft.content, **data}
+    own_table = table_of_content(table, content)
+    changes = draft_changes(own_table, data, whole=content_with_ref(draft, content, own_table))
+    return _merge_changes(draft.content, changes, own_table)
 
 
-def whole_draft(draft: Draft, content: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
+def content_with_ref(draft: Draft, content: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
     """Return what a draft holds, and its ref as its key."""
     return {**content, str(table.own): draft.ref}
 
 
-def _with_changes(
+def _merge_changes(
     content: Mapping[str, Any], changes: Mapping[str, Any], table: ToolTable
 ) -> dict[str, Any]:
     """Return content with changes; a reference is said once, in a column or a relationship."""
@@ -810,10 +821,10 @@ class DraftLists:
             raise DriftError(arguments.name, None)
         outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
         if edits:
-            check_own(self._call, table, [draft], "update")
+            check_draft_permissions(self._call, table, [draft], "update")
             content = write_item(root, outcome.modified)
-            value = _numbered_anew(content.get(name), self._list.levels)
-            draft = replace(draft, content=changed_content(draft, {name: value}, table))
+            value = _renumber(content.get(name), self._list.levels)
+            draft = replace(draft, content=apply_changes(draft, {name: value}, table))
         if edits and not arguments.preview:
             given = {draft.ref: draft.content}
             [draft] = self._call.conversation.edit_drafts(
@@ -842,7 +853,7 @@ class DraftLists:
         return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
 
-def _numbered_anew(value: Any, levels: Sequence[Level]) -> Any:
+def _renumber(value: Any, levels: Sequence[Level]) -> Any:
     """Return a list of objects that are to be rows with the positions that they have by now."""
     level, *rest = levels
     if not isinstance(value, list) or isinstance(level, DocumentLevel):
@@ -857,7 +868,7 @@ def _numbered_anew(value: Any, levels: Sequence[Level]) -> Any:
         if isinstance(each, Mapping) and with_position:
             item = {**each, level.position: number}
         if isinstance(item, Mapping) and rest and isinstance(rest[0], RowLevel):
-            inside = _numbered_anew(item.get(rest[0].name), rest)
+            inside = _renumber(item.get(rest[0].name), rest)
             item = item if inside is None else {**item, rest[0].name: inside}
         items.append(item)
     return items

@@ -28,7 +28,7 @@ from typing import Any
 
 from alfred_refs.errors import DriftError, PositionError, RefError
 
-_MOST_CONFLICTS = 20  # that one error lists: a model corrects no more at once
+_MAX_CONFLICTS = 20  # that one error lists: a model corrects no more at once
 
 
 class ToolError(RefError):
@@ -65,19 +65,19 @@ class ToolError(RefError):
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self.code, self.message, self.data)
+        return _rebuild, (type(self), self.code, self.message, self.data)
 
     def in_row(self, number: int) -> ToolError:
         """Return the same error, which says in which of several given rows it is."""
         message, data = f"row {number}: {self.message}", {**self.data, "row": number}
-        return _again(type(self), str(self.code), message, data)
+        return _rebuild(type(self), str(self.code), message, data)
 
     def to_json(self) -> dict[str, Any]:
         """Return what the model is told."""
         return {"error": {"code": self.code, "message": self.message, **self.data}}
 
 
-def _again(class_: type[ToolError], code: str, message: str, data: dict[str, Any]) -> ToolError:
+def _rebuild(class_: type[ToolError], code: str, message: str, data: dict[str, Any]) -> ToolError:
     error = class_.__new__(class_)
     ToolError.__init__(error, code, message, **data)
     return error
@@ -119,9 +119,11 @@ def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
     """Say that rows of a table can be read and not written, or not in this way."""
     message = f"table {table!r} can be read and not changed; read it, or change another table"
     if verbs:
-        *words, last = ["read", *(f"{verb}d" for verb in verbs)]
-        done = f"{', '.join(words)} and {last}"
-        message = f"rows of table {table!r} can be {done} only; do that, or change another table"
+        *past, last = ["read", *(f"{verb}d" for verb in verbs)]
+        actions = f"{', '.join(past)} and {last}"
+        message = (
+            f"rows of table {table!r} can be {actions} only; do that, or change another table"
+        )
     return ToolError("read_only_table", message, table=table, verbs=[*verbs])
 
 
@@ -156,7 +158,7 @@ def conflicting_edits(error: PositionError) -> ToolError:
     """Say what edits of a list cannot do together, all of it, by position."""
     conflicts = [
         {"code": each.code, "edits": [*each.edits], "fact": each.fact}
-        for each in error.conflicts[:_MOST_CONFLICTS]
+        for each in error.conflicts[:_MAX_CONFLICTS]
     ]
     return ToolError("conflicting_edits", str(error), conflicts=conflicts)
 
@@ -303,11 +305,11 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
 
     A ref with a wrong digit may be that of another row.
     """
-    told = ", ".join(f"{ref!r} is {label!r}" for ref, (label, _) in rows.items())
+    labels_shown = ", ".join(f"{ref!r} is {label!r}" for ref, (label, _) in rows.items())
     fields = dict.fromkeys(field for _, field in rows.values())
     return ToolError(
         "unconfirmed_ref",
-        f"{told}; nothing was changed; if you mean "
+        f"{labels_shown}; nothing was changed; if you mean "
         f"{'that row' if len(rows) == 1 else 'these rows'}, say so: call again with the label in "
         f"{_quote_names(fields)}",
         labels={ref: label for ref, (label, _) in rows.items()},
@@ -371,7 +373,7 @@ def still_referenced(
     labels: Mapping[str, str] | None = None,
     *,
     verbs: Collection[str] | None = None,
-    done: str = "deleted from",
+    change: str = "deleted from",
 ) -> ToolError:
     """Say that a row cannot be deleted, or changed: others name it, or what would go with it.
 
@@ -385,15 +387,15 @@ def still_referenced(
         done: what was to be done in the table.
     """
     others = "other rows" if referring is None else f"rows of {referring!r}"
-    named = f" ({_quote_names(refs)})" if refs else ""
-    ways = {"delete": "delete those", "update": "let those refer to something else"}
-    usable = [way for verb, way in ways.items() if verbs is None or verb in verbs]
-    remedy = f"{', or '.join(usable)}, first"
-    if not usable:
+    names = f" ({_quote_names(refs)})" if refs else ""
+    remedy_by_verb = {"delete": "delete those", "update": "let those refer to something else"}
+    remedies = [way for verb, way in remedy_by_verb.items() if verbs is None or verb in verbs]
+    remedy = f"{', or '.join(remedies)}, first"
+    if not remedies:
         remedy = "those are not yours to change, so leave the row as it is"
     return ToolError(
         "still_referenced",
-        f"{others}{named} still refer to what would be {done} {table!r}, or would go with it; "
+        f"{others}{names} still refer to what would be {change} {table!r}, or would go with it; "
         f"nothing was changed; {remedy}",
         table=table,
         referring=referring,
@@ -455,12 +457,12 @@ def check_failed(
     about = f" on {_quote_names(columns)}" if columns and rule is None else ""
     others = " and on columns that are not shown" if is_hidden else ""
     of = f"table {table!r}" if rule or about or others else "the database"
-    told, remedy = "", "others"
+    words, remedy = "", "others"
     if rule is not None:
-        told, remedy = f": {rule}", "values that keep to it"
+        words, remedy = f": {rule}", "values that keep to it"
     return ToolError(
         "check_failed",
-        f"a rule of {of}{about}{others} forbids these values{told}; nothing was changed; give "
+        f"a rule of {of}{about}{others} forbids these values{words}; nothing was changed; give "
         f"{remedy}",
         table=table,
         rule=rule,

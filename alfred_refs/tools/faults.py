@@ -3,7 +3,7 @@
 `fault_of` takes an exception that ended a call. It returns a `ToolError` if the model can correct
 the call, and `None` if the exception is the application's or ours: then it is raised.
 
->>> recipes = toolset.tables.named("recipes")
+>>> recipes = toolset.tables.by_name("recipes")
 >>> try:
 ...     session.get(Recipe, "recipe_9")
 ... except BadRefError as error:
@@ -102,20 +102,20 @@ _FACTS: Mapping[str, str] = {
     "54023": "it has more values than the database takes at once",
 }
 
-_OF_CODE = "read the drafts, or generate one"  # no tool does either
+_CODE_REMEDY = "read the drafts, or generate one"  # no tool does either
 
-_CANCELED = "57014"
-_REFUSED = "22000"
-_RAISED = "P0001"  # by a trigger: what it says is for people who know the database
+_QUERY_CANCELED = "57014"
+_DATA_EXCEPTION = "22000"
+_RAISE_EXCEPTION = "P0001"  # by a trigger: what it says is for people who know the database
 
 
 def fault_of(
     error: Exception,
     tool: str,
     table: ToolTable | None,
-    listed: Collection[str],
+    listed_entities: Collection[str],
     *,
-    slow: float | None = None,
+    time_limit: float | None = None,
 ) -> ToolError | None:
     """Return what a model is told of an exception; `None` if it is not the model's fault.
 
@@ -131,11 +131,11 @@ def fault_of(
         case ToolError():
             fault = error
         case BadRefError():
-            fault = _bad_ref(_of_listed(error, listed), tool)
+            fault = _ref_fault(_without_unlisted(error, listed_entities), tool)
         case DraftContentError():
             fault = invalid_content(error.fact, error.remedy)
         case ForeignRowError():
-            fault = _foreign(error, table)
+            fault = _foreign_row_fault(error, table)
         case PositionError() | DriftError():
             fault = (
                 list_changed(error) if isinstance(error, DriftError) else conflicting_edits(error)
@@ -143,22 +143,22 @@ def fault_of(
         case RecursionError() if table is not None:
             fault = too_deep(table.name)
         case DBAPIError() if table is not None:
-            fault = _of_driver(error, tool, table, slow)
+            fault = _database_fault(error, tool, table, time_limit)
     return fault
 
 
-def _of_driver(
+def _database_fault(
     error: DBAPIError, tool: str, table: ToolTable, slow: float | None
 ) -> ToolError | None:
     fields = driver_error_fields(error)
-    if fields["sqlstate"] == _CANCELED:
+    if fields["sqlstate"] == _QUERY_CANCELED:
         return None if slow is None else too_slow(slow)
     if fields["sqlstate"] is None and isinstance(error, DataError):
-        fields["sqlstate"] = _REFUSED  # by the driver itself
+        fields["sqlstate"] = _DATA_EXCEPTION  # by the driver itself
     return _database_refusal(fields, tool, table)
 
 
-def _foreign(error: ForeignRowError, table: ToolTable | None) -> ToolError | None:
+def _foreign_row_fault(error: ForeignRowError, table: ToolTable | None) -> ToolError | None:
     """Return what a model is told of a row that is not the owner's.
 
     What stands in a column that no model sees is the application's own mistake.
@@ -171,19 +171,19 @@ def _foreign(error: ForeignRowError, table: ToolTable | None) -> ToolError | Non
     return foreign_row(error.ref, column)
 
 
-def _of_listed(error: BadRefError, listed: Collection[str]) -> BadRefError:
+def _without_unlisted(error: BadRefError, listed_entities: Collection[str]) -> BadRefError:
     """Return an error that offers no ref of an entity which the model may not use.
 
     One that it gives by itself, where another entity is needed, is as if it were not known.
     """
-    offered = [*error.known, *([] if error.near is None else [error.near])]
-    fewer = error.offering([ref for ref in offered if _entity_in(ref) in listed])
+    suggestions = [*error.known, *([] if error.near is None else [error.near])]
+    limited = error.offering([ref for ref in suggestions if _entity_in(ref) in listed_entities])
     entity = None if error.ref is None else _entity_in(error.ref)
-    if error.ref is None or entity in (None, KEY, error.expected, *listed):
-        return fewer
-    known = {ref: fewer.labels.get(ref) for ref in fewer.known}
+    if error.ref is None or entity in (None, KEY, error.expected, *listed_entities):
+        return limited
+    known = {ref: limited.labels.get(ref) for ref in limited.known}
     unknown = UnknownRefError if draft_named(error.ref) is None else UnknownDraftError
-    return unknown(error.ref, error.expected, known, fewer.near)
+    return unknown(error.ref, error.expected, known, limited.near)
 
 
 def _entity_in(text: str) -> str | None:
@@ -191,48 +191,50 @@ def _entity_in(text: str) -> str | None:
     return None if ref is None else ref.entity
 
 
-def _bad_ref(error: BadRefError, tool: str) -> ToolError:
+def _ref_fault(error: BadRefError, tool: str) -> ToolError:
     code = next(code for class_, code in _REF_CODES.items() if isinstance(error, class_))
     data: dict[str, Any] = {"ref": error.ref, "known": list(error.known)}
     data |= {"expected": error.expected} if error.expected is not None else {}
     data |= {"near": error.near} if error.near is not None else {}
     data |= {"labels": dict(error.labels)} if error.labels else {}
     data |= {"saved": error.saved} if isinstance(error, SavedDraftError) else {}
-    return ToolError(code, _for_models(str(error), error, tool), **data)
+    return ToolError(code, _message_for_model(str(error), error, tool), **data)
 
 
-def _for_models(message: str, error: BadRefError, tool: str) -> str:
+def _message_for_model(message: str, error: BadRefError, tool: str) -> str:
     """Return the message without what only trusted code can do."""
     if isinstance(error, RawKeyError):
         _, _, known = message.rpartition("; ")
         return f"a database key cannot be used here; give a ref; {known}"
     remedy = "create the row with data" if tool == "db_create" else "use the ref of a row"
-    return message.replace(_OF_CODE, f"{remedy} instead")
+    return message.replace(_CODE_REMEDY, f"{remedy} instead")
 
 
-def _database_refusal(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
+def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
     """Return what a model is told of what the database refused."""
-    state = str(said["sqlstate"])
+    state = str(fields["sqlstate"])
     if state.startswith("22"):
         fact = _FACTS.get(state, "a value does not fit its column")
         message = f"{fact}; nothing was changed; give another value"
-        if state == _REFUSED:
+        if state == _DATA_EXCEPTION:
             message += ", or, if it is one that a row has, leave its column or the row out"
         return ToolError("invalid_value", message, field=None)
     if state.startswith("54"):
         fact = _FACTS.get(state, "it is more than the database can do at once")
         message = f"{fact}; nothing was changed; give less"
         return ToolError("invalid_value", message, field=None)
-    if state == _RAISED and tool != "db_read":
+    if state == _RAISE_EXCEPTION and tool != "db_read":
         return check_failed(table.name)
-    referring = said.get("table_name")
+    referring = fields.get("table_name")
     if state in ("23503", "23001") and tool == "db_delete":
         return still_referenced(table.name, _name_of(referring, table))
     is_referred = state == "23503" and referring not in (None, *table.database_names)
     if tool == "db_update" and (is_referred or state == "23001"):
         known = _name_of(referring, table)
-        return still_referenced(table.name, known, done="changed in")
-    return _violation(state, said.get("constraint_name"), said.get("column_name"), table)
+        return still_referenced(table.name, known, change="changed in")
+    return _constraint_fault(
+        state, fields.get("constraint_name"), fields.get("column_name"), table
+    )
 
 
 def _name_of(referring: str | None, table: ToolTable) -> str | None:
@@ -242,7 +244,7 @@ def _name_of(referring: str | None, table: ToolTable) -> str | None:
     return None if referring is None else names.get(referring)
 
 
-def _violation(
+def _constraint_fault(
     state: str, constraint: str | None, column: str | None, table: ToolTable
 ) -> ToolError | None:
     """Return what a model is told of a constraint that is not met."""
@@ -251,19 +253,19 @@ def _violation(
     is_hidden = any(rule.is_hidden for rule in rules)
     match state:
         case "23505":
-            told = None if all(rule.is_simple for rule in rules) else _describe_rules(rules)
-            return conflict(table.name, columns, is_hidden=is_hidden, rule=told)
+            words = None if all(rule.is_simple for rule in rules) else _describe_rules(rules)
+            return conflict(table.name, columns, is_hidden=is_hidden, rule=words)
         case "23P01":
             return overlap(table.name, columns)
         case "23502":
-            mapped = inspect(table.model).mapper.columns.items()
-            named = [
+            attributes = inspect(table.model).mapper.columns.items()
+            visible = [
                 table.columns[name]
-                for name, each in mapped
+                for name, each in attributes
                 if each.name == column and name in table.columns
             ]
-            is_given = column is None or any(each.creatable for each in named)
-            return missing_value(table.name, [c.name for c in named], is_given=is_given)
+            is_given = column is None or any(each.creatable for each in visible)
+            return missing_value(table.name, [c.name for c in visible], is_given=is_given)
         case "23503":
             return missing_reference(table.name, columns)
         # what stands in columns that no model sees is the application's own
@@ -274,13 +276,13 @@ def _violation(
 
 def _describe_rules(rules: Sequence[Rule]) -> str | None:
     """Return what rules say of which one was broken; `None` if that cannot be told."""
-    told = [*filter(None, map(str, rules))]
-    if len(told) < 2:  # noqa: PLR2004
-        return told[0] if told else None
-    return f"one of these rules: {'; or '.join(told)}"
+    words = [*filter(None, map(str, rules))]
+    if len(words) < 2:  # noqa: PLR2004
+        return words[0] if words else None
+    return f"one of these rules: {'; or '.join(words)}"
 
 
-def check_there(call: Call, named: Keys) -> list[str]:
+def check_existence(call: Call, resolved: Keys) -> list[str]:
     """Check that rows are there: one statement a table, and one more for a row that is not.
 
     Args:
@@ -290,16 +292,16 @@ def check_there(call: Call, named: Keys) -> list[str]:
     Returns:
         notes on those that the server may hide.
     """
-    sought: dict[ToolTable, dict[str, Key]] = {}
-    for (ref, entity), key in named.items():
+    keys_by_table: dict[ToolTable, dict[str, Key]] = {}
+    for (ref, entity), key in resolved.items():
         table = call.setting.tables.of_entity(entity)
-        if table is not None and table.parts_of(key):
-            sought.setdefault(table, {})[ref] = key
+        if table is not None and table.key_parts(key):
+            keys_by_table.setdefault(table, {})[ref] = key
     notes = []
-    fates = MissingRows(call.session, call.conversation)
-    for table, keys in sought.items():
+    missing_rows = MissingRows(call.session, call.conversation)
+    for table, keys in keys_by_table.items():
         identity = Identity(inspect(table.model).mapper.primary_key, table.keys.identity)
-        hidden = fates.check(table.entity, identity, keys)
+        hidden = missing_rows.check(table.entity, identity, keys)
         if hidden:
             notes.append(f"{', '.join(map(repr, hidden))}: the database may hide what these name")
     return notes

@@ -9,7 +9,7 @@ A model's filters pass through three steps, the same for reading, updating and d
    refs are resolved and hooks are called. No condition is ever left out.
 3. `Conditions` makes SQLAlchemy expressions:
 
->>> recipes = toolset.tables.named("recipes")
+>>> recipes = toolset.tables.by_name("recipes")
 >>> only = [FilterClause(field="servings", op=">", value=2)]
 >>> [condition] = Conditions(keys={}).all_of(only, recipes)
 >>> print(condition)
@@ -83,12 +83,12 @@ from alfred_refs.tools.arguments import (
 from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
 from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value
 
-_ANY = None
+_ANY_CHARACTER = None
 
 # in the time in which two JSON values are compared, so many of these are
-_LETTERS = 3  # one by one
-_FAST_LETTERS = 50  # by C
-_PIECES = 3
+_LETTERS_PER_STEP = 3  # one by one
+_FAST_LETTERS_PER_STEP = 50  # by C
+_PIECES_PER_STEP = 3
 
 
 class Pattern:
@@ -100,33 +100,36 @@ class Pattern:
 
     def __init__(self, pattern: str) -> None:
         self._length = len(pattern)
-        self._first, *others = pieces = _pieces(_small(pattern))
+        self._first, *others = pieces = _pieces(_lower_case(pattern))
         self._count = len(pieces)
         self._is_plain = all(each.letters is not None for each in pieces)
         self._last = others.pop() if others else None
         self._between = others
 
-    def fits(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Tell whether a text fits the pattern, in any case."""
-        text, first, last = _small(text), self._first, self._last
+        text, first, last = _lower_case(text), self._first, self._last
         if last is None:
-            return len(text) == len(first) and first.stands(text, 0)
+            return len(text) == len(first) and first.matches_at(text, 0)
         at, end = len(first), len(text) - len(last)
-        if at > end or not first.stands(text, 0) or not last.stands(text, end):
+        if at > end or not first.matches_at(text, 0) or not last.matches_at(text, end):
             return False
         for piece in self._between:
-            found = piece.found(text, at, end)
-            if found is None:
+            place = piece.find(text, at, end)
+            if place is None:
                 return False
-            at = found + len(piece)
+            at = place + len(piece)
         return True
 
     def cost(self, text: str) -> int:
         """Return how many comparisons of JSON values take as long as one of a text with this."""
         if text.isascii() and self._is_plain:
-            return len(text) // _FAST_LETTERS + min(self._count, len(text)) // _PIECES
+            return (
+                len(text) // _FAST_LETTERS_PER_STEP
+                + min(self._count, len(text)) // _PIECES_PER_STEP
+            )
         wide = 1 + self._length // 1_000  # what is compared at once, where each may be any letter
-        return len(text) * wide // _LETTERS
+        return len(text) * wide // _LETTERS_PER_STEP
 
 
 class Piece:
@@ -141,24 +144,28 @@ class Piece:
 
     def __init__(self, characters: Sequence[str | None]) -> None:
         self._characters = characters
-        letters = [char for char in characters if char is not _ANY]
+        letters = [char for char in characters if char is not _ANY_CHARACTER]
         self.letters = "".join(letters) if len(letters) == len(characters) else None
-        self._anywhere, self._places = (0, {}) if self.letters is not None else _bits(characters)
+        self._anywhere, self._places = (
+            (0, {}) if self.letters is not None else _bit_masks(characters)
+        )
 
     def __len__(self) -> int:
         return len(self._characters)
 
-    def stands(self, text: str, at: int) -> bool:
+    def matches_at(self, text: str, at: int) -> bool:
         """Tell whether the piece stands at a place in a text."""
         if self.letters is not None:
             return text.startswith(self.letters, at)
-        return all(char in (_ANY, text[n]) for n, char in enumerate(self._characters, start=at))
+        return all(
+            char in (_ANY_CHARACTER, text[n]) for n, char in enumerate(self._characters, start=at)
+        )
 
-    def found(self, text: str, start: int, end: int) -> int | None:
+    def find(self, text: str, start: int, end: int) -> int | None:
         """Return the first place of the piece in a part of a text."""
         if self.letters is not None:
-            found = text.find(self.letters, start, end)
-            return None if found < 0 else found
+            place = text.find(self.letters, start, end)
+            return None if place < 0 else place
         anywhere, places = self._anywhere, self._places
         reached, whole = 0, 1 << (len(self) - 1)
         for at in range(start, end):
@@ -168,7 +175,7 @@ class Piece:
         return None
 
 
-def _small(text: str) -> str:
+def _lower_case(text: str) -> str:
     """Return a text in small letters, as many as there were: that of some is two."""
     if text.isascii():
         return text.lower()
@@ -181,19 +188,19 @@ def _pieces(pattern: str) -> list[Piece]:
         if part == "%":
             pieces.append([])
         else:
-            pieces[-1].append(_ANY if part == "_" else part[-1])
+            pieces[-1].append(_ANY_CHARACTER if part == "_" else part[-1])
     return [Piece(each) for each in [pieces[0], *filter(None, pieces[1:-1]), *pieces[1:][-1:]]]
 
 
-def _bits(characters: Sequence[str | None]) -> tuple[int, Mapping[str, int]]:
+def _bit_masks(characters: Sequence[str | None]) -> tuple[int, Mapping[str, int]]:
     """Return where any letter may be, and where each may: a bit for each place.
 
     Those up to which a text fits are moved along it all at once.
     """
-    anywhere = sum(1 << n for n, char in enumerate(characters) if char is _ANY)
+    anywhere = sum(1 << n for n, char in enumerate(characters) if char is _ANY_CHARACTER)
     places = dict.fromkeys(filter(None, characters), anywhere)
     for n, char in enumerate(characters):
-        if char is not _ANY:
+        if char is not _ANY_CHARACTER:
             places[char] |= 1 << n
     return anywhere, places
 
@@ -213,7 +220,7 @@ NULLS = ("is_null", "is_not_null")
 """The operators that need no value."""
 
 _EQUALITIES = ("=", "!=", "neq")  # in which null takes part: it is, or is not, the same
-_NAMING = (*_EQUALITIES, "in", "not_in")  # of the ref of a row with several key columns
+_REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # of the ref of a row with several key columns
 _TEXT = values_of(Text(), None)
 
 
@@ -244,8 +251,8 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
         negated: whether rows are asked for that are not what it names.
     """
     *path, name = clause.field.split(".")
-    for at, each in enumerate(path, start=1):
-        table = _target(clause, table, each, path[:at])
+    for at, step in enumerate(path, start=1):
+        table = _target(clause, table, step, path[:at])
     if name == SEMANTIC or clause.op == "similar":
         raise _misplaced_search(clause)
     if name == ROW_REF and table.own is None:
@@ -310,12 +317,12 @@ def _misplaced_search(clause: FilterClause) -> ToolError:
 
 def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
     """Check a condition on the ref of a row with several key columns: it names rows, no less."""
-    if clause.op not in _NAMING:
+    if clause.op not in _REF_OPERATORS:
         raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
     _check_value(clause)
-    given = clause.value if clause.op in ("in", "not_in") else [clause.value]
-    is_named = isinstance(given, list) and all(isinstance(e, str) and e for e in given)
-    if not (given and is_named):
+    values = clause.value if clause.op in ("in", "not_in") else [clause.value]
+    are_refs = isinstance(values, list) and all(isinstance(e, str) and e for e in values)
+    if not (values and are_refs):
         raise invalid_filter(
             clause.field,
             "names something else than rows",
@@ -346,13 +353,13 @@ def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
     _check_value(clause)
     match clause.op:
         case "in" | "not_in":
-            value: Any = _elements(clause, clause.value, values)
+            value: Any = _list_value(clause, clause.value, values)
         case "contains":
-            value = _part(clause, values)
+            value = _contained_value(clause, values)
         case "ilike":
             value = _pattern(clause)
         case _:
-            value = _one(clause, values)
+            value = _single_value(clause, values)
     if values.family in ("list", "time"):
         # none that its type would change, of which a statement makes it one
         for each in value if isinstance(value, list) and values.item is None else [value]:
@@ -362,8 +369,8 @@ def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
 
 def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
     """Return the texts that a clause gives, as one value or in a list."""
-    given = clause.value if isinstance(clause.value, list) else [clause.value]
-    return [each for each in given if isinstance(each, str) and (each or empty)]
+    values = clause.value if isinstance(clause.value, list) else [clause.value]
+    return [each for each in values if isinstance(each, str) and (each or empty)]
 
 
 def _check_value(clause: FilterClause) -> None:
@@ -384,27 +391,27 @@ def _is_null_wanted(clause: FilterClause) -> bool:
     return (clause.op == "is_null") == (clause.value is not False)
 
 
-def _elements(clause: FilterClause, given: Any, values: Values) -> list[Any]:
-    if not isinstance(given, list) or not given:
+def _list_value(clause: FilterClause, elements: Any, values: Values) -> list[Any]:
+    if not isinstance(elements, list) or not elements:
         raise invalid_filter(
             clause.field,
             f"needs a list with at least one value for {clause.op!r}",
             "give the values as a list",
         )
-    return [accept_value(values.accept, clause.field, each) for each in given]
+    return [accept_value(values.accept, clause.field, each) for each in elements]
 
 
-def _part(clause: FilterClause, values: Values) -> Any:
+def _contained_value(clause: FilterClause, values: Values) -> Any:
     """Return what is to be contained: a document, or elements of a list."""
     if values.family == "json":
         if clause.value is None:
             raise invalid_filter(clause.field, "contains nothing", "give a value")
         return clause.value
-    given = clause.value if isinstance(clause.value, list) else [clause.value]
-    found = _elements(clause, given, cast(Values, values.item))
-    if None in found:
+    elements = clause.value if isinstance(clause.value, list) else [clause.value]
+    accepted = _list_value(clause, elements, cast(Values, values.item))
+    if None in accepted:
         raise invalid_filter(clause.field, "contains null", "give values only")
-    return found
+    return accepted
 
 
 def _pattern(clause: FilterClause) -> str:
@@ -421,7 +428,7 @@ def _pattern(clause: FilterClause) -> str:
     return pattern
 
 
-def _one(clause: FilterClause, values: Values) -> Any:
+def _single_value(clause: FilterClause, values: Values) -> Any:
     value = accept_value(values.accept, clause.field, clause.value)
     if value is None and clause.op not in _EQUALITIES:
         raise invalid_filter(
@@ -474,23 +481,23 @@ def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> N
         if len(arguments.edits) > most_written:
             raise too_many_rows("db_edit_list", most_written)
         return
-    for budget, count in _counts(arguments, table):
+    for budget, count in _count_all(arguments, table):
         if count > budget.most:
             raise over_budget(*budget)
 
 
-def _counts(
+def _count_all(
     arguments: DbRead | DbUpdate | DbDelete, table: ToolTable
 ) -> Iterator[tuple[Budget, int]]:
     """Yield how much a call has of each; nothing is counted after what is too much."""
     filters = arguments.filters
     if isinstance(arguments, DbRead):
         filters = [*filters, *arguments.or_filters]
-        yield from _counts_shown(arguments, table)
-    yield from _counts_filtered(filters)
+        yield from _count_columns(arguments, table)
+    yield from _count_filters(filters)
 
 
-def _counts_shown(arguments: DbRead, table: ToolTable) -> Iterator[tuple[Budget, int]]:
+def _count_columns(arguments: DbRead, table: ToolTable) -> Iterator[tuple[Budget, int]]:
     columns, order = arguments.columns or [], arguments.order_by or []
     yield _NAMES, len(columns)
     yield _PATH, max((name.count(".") + 1 for name in columns), default=0)
@@ -498,7 +505,7 @@ def _counts_shown(arguments: DbRead, table: ToolTable) -> Iterator[tuple[Budget,
     yield _ORDER, 1 if isinstance(order, str) else len(order)
 
 
-def _counts_filtered(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
+def _count_filters(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
     clauses = list(clauses_of(filters))
     steps = [clause.field.count(".") for clause in clauses]
     conditions = len(clauses) + sum(_values(clause.value) for clause in clauses)
@@ -538,7 +545,7 @@ def _depth(given: Filter) -> int:
             return 0
 
 
-_MORE_DAYS = dt.timedelta(5)  # of a year
+_YEAR_DIFFERENCE = dt.timedelta(5)  # of a year
 
 Condition = ColumnElement[bool]
 
@@ -592,7 +599,7 @@ class Conditions:
         if rest:
             return self._exists_related(clause, name, rest, table, entity)
         if entity is table.model and name == table.ref_field:
-            of_rows = _without(self._drafts, clause)
+            of_rows = _without_drafts(self._drafts, clause)
             if isinstance(of_rows, bool):
                 return true() if of_rows else false()
             clause = of_rows
@@ -602,25 +609,25 @@ class Conditions:
 
     def _comparison(self, clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
         """Return that a column's value is as a clause says: of the class, or of an alias."""
-        wanted = check_operand(clause, column)
+        value = check_operand(clause, column)
         if column.values.family == "json":
             document = sqlalchemy_cast(attribute, JSONB)
-            return _of_document(clause.op, document, wanted, negated=self._negated)
+            return _json_condition(clause.op, document, value, negated=self._negated)
         attribute = comparable(attribute)
         if clause.op in NULLS:
-            return _is_null(attribute, wanted=wanted)
+            return _is_null(attribute, wanted=value)
         if column.entity is not None:
-            wanted = self._keys_of(wanted, column)
+            value = self._keys_of(value, column)
         if clause.op in ("in", "not_in"):
-            return _is_in(attribute, wanted, column, negated=clause.op == "not_in")
-        if wanted is None:
+            return _is_in(attribute, value, column, negated=clause.op == "not_in")
+        if value is None:
             return _is_null(attribute, wanted=clause.op == "=")
         if column.entity is None:
-            wanted = operand(attribute, wanted)
+            value = operand(attribute, value)
         else:  # no key is to be taken for a ref
-            wanted = sqla.key_parameter(wanted, attribute.type)
-        met: Condition = _COMPARISONS[clause.op](attribute, wanted)
-        return met
+            value = sqla.key_parameter(value, attribute.type)
+        condition: Condition = _COMPARISONS[clause.op](attribute, value)
+        return condition
 
     def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
         """Return the keys that refs name, or one does, as a column has them."""
@@ -636,32 +643,32 @@ class Conditions:
         """Return that there is a related row which meets the rest of the path."""
         target = table.targets[name]
         other = aliased(target.model)
-        met = self._clause(clause, rest, target, other)
+        condition = self._clause(clause, rest, target, other)
         if inspect(target.model).mapper.single:
-            return _exists_in_shared_table(table, name, entity, other, met)
+            return _exists_in_shared_table(table, name, entity, other, condition)
         relationship = getattr(entity, name).of_type(other)
         many = table.relationship(name).uselist
-        exists: Condition = relationship.any(met) if many else relationship.has(met)
+        exists: Condition = relationship.any(condition) if many else relationship.has(condition)
         return exists
 
     def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
         """Return that a row with several key columns is, or is not, one of those named."""
-        named = [table.parts_of(self._keys[ref, table.entity]) for ref in texts_in(clause)]
-        if not all(named):  # a ref of the same entity, in a column of the key
+        keys = [table.key_parts(self._keys[ref, table.entity]) for ref in texts_in(clause)]
+        if not all(keys):  # a ref of the same entity, in a column of the key
             raise invalid_filter(
                 clause.field,
                 "names something else than rows",
                 f"give the _ref of a row, such as '{table.entity}_1'",
             )
         columns = [getattr(entity, name) for name in table.identity]
-        met = or_(
-            *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in named)
+        condition = or_(
+            *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in keys)
         )
-        return not_(met) if clause.op in NEGATIONS else met
+        return not_(condition) if clause.op in NEGATIONS else condition
 
 
 def _exists_in_shared_table(
-    table: ToolTable, name: str, entity: Any, other: Any, met: Condition
+    table: ToolTable, name: str, entity: Any, other: Any, condition: Condition
 ) -> Condition:
     """Return that there is a related row of a class that shares its table with others.
 
@@ -671,24 +678,24 @@ def _exists_in_shared_table(
     row = aliased(table.model)
     is_same = (getattr(row, each) == getattr(entity, each) for each in table.identity)
     related = select(literal(1)).select_from(row).join(getattr(row, name).of_type(other))
-    return related.where(*is_same, met).exists()
+    return related.where(*is_same, condition).exists()
 
 
-def _without(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
+def _without_drafts(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
     """Return a clause on refs of rows without drafts, or whether all rows meet it, or none."""
-    given = clause.value
+    value = clause.value
     match clause.op:
-        case "=" | "!=" | "neq" if isinstance(given, str) and given in drafts:
+        case "=" | "!=" | "neq" if isinstance(value, str) and value in drafts:
             return clause.op != "="
-        case "in" | "not_in" if isinstance(given, list):
-            rest = [each for each in given if not (isinstance(each, str) and each in drafts)]
-            if given and not rest:
+        case "in" | "not_in" if isinstance(value, list):
+            rows = [each for each in value if not (isinstance(each, str) and each in drafts)]
+            if value and not rows:
                 return clause.op == "not_in"
-            return clause.model_copy(update={"value": rest})
+            return clause.model_copy(update={"value": rows})
     return clause
 
 
-def refs_of(
+def refs_in(
     filters: Iterable[Filter], table: ToolTable, drafts: Collection[str] = ()
 ) -> Iterator[tuple[str, str]]:
     """Yield the refs of rows that filters name, each with the entity that is needed.
@@ -701,12 +708,12 @@ def refs_of(
     """
     for clause, negated in signed_clauses(filters):
         entity = _entity_at(clause.field.split("."), table)
-        left_out = drafts if clause.field == table.ref_field and not negated else ()
-        texts = (text for text in texts_in(clause) if text not in left_out)
+        skipped = drafts if clause.field == table.ref_field and not negated else ()
+        texts = (text for text in texts_in(clause) if text not in skipped)
         yield from ((text, entity) for text in texts if entity is not None)
 
 
-def chosen_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
+def row_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
     """Return the refs that filters say a row's own is, and not those that it is not."""
     return [
         text
@@ -719,25 +726,25 @@ def chosen_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
 def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
     """Return the entity of the refs in a column, `None` if that has none."""
     *relationships, name = path
-    found: ToolTable | None = table
+    target: ToolTable | None = table
     for each in relationships:
-        found = None if found is None else found.targets.get(each)
-    if found is None:
+        target = None if target is None else target.targets.get(each)
+    if target is None:
         return None
-    if name == ROW_REF and found.own is None:
-        return found.entity
-    column = found.columns.get(name)
+    if name == ROW_REF and target.own is None:
+        return target.entity
+    column = target.columns.get(name)
     return column.entity if column is not None else None
 
 
-def _of_document(op: str, document: Any, wanted: Any, *, negated: bool) -> Condition:
+def _json_condition(op: str, document: Any, operand: Any, *, negated: bool) -> Condition:
     """Return what is asked of JSON, in which null is no value, as rows show it."""
     value = func.nullif(document, sqlalchemy_cast(literal("null", Text), JSONB), type_=JSONB)
     if op != "contains":
-        return _is_null(value, wanted=wanted)
+        return _is_null(value, wanted=operand)
     # without nullif() an index serves; to which of "no" and "unknown" it comes is all the same
-    met: Condition = _COMPARISONS[op](value if negated else document, wanted)
-    return met
+    condition: Condition = _COMPARISONS[op](value if negated else document, operand)
+    return condition
 
 
 def operand(attribute: Any, value: Any) -> Any:
@@ -761,23 +768,25 @@ def comparable(attribute: Any) -> Any:
     if not is_interval(attribute.type):
         return attribute
     years = sqlalchemy_cast(func.extract("year", attribute), Double)
-    return type_coerce(attribute + years * literal(_MORE_DAYS, INTERVAL), attribute.type)
+    return type_coerce(attribute + years * literal(_YEAR_DIFFERENCE, INTERVAL), attribute.type)
 
 
 def _is_null(attribute: Any, *, wanted: bool) -> Condition:
-    met: Condition = attribute.is_(null()) if wanted else attribute.is_not(null())
-    return met
+    condition: Condition = attribute.is_(null()) if wanted else attribute.is_not(null())
+    return condition
 
 
 def _is_in(
     attribute: Any, values: Sequence[Any], column: ToolColumn, *, negated: bool
 ) -> Condition:
-    found = [value for value in values if value is not None]
-    listed: Any = [operand(attribute, value) for value in found]
+    not_null = [value for value in values if value is not None]
+    operands: Any = [operand(attribute, value) for value in not_null]
     if column.entity is not None:  # one parameter stands for all of them
-        listed = sqla.key_parameter(found, attribute.type)
+        operands = sqla.key_parameter(not_null, attribute.type)
     # SQL's NOT IN holds for no row at all if there is a null in the list
-    conditions = [attribute.not_in(listed) if negated else attribute.in_(listed)] if found else []
-    if len(found) < len(values):
+    conditions = (
+        [attribute.not_in(operands) if negated else attribute.in_(operands)] if not_null else []
+    )
+    if len(not_null) < len(values):
         conditions.append(_is_null(attribute, wanted=not negated))
     return and_(*conditions) if negated else or_(*conditions)

@@ -54,18 +54,18 @@ from alfred_refs.positions.edits import (
     execute,
     read_item,
 )
-from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, value_refusal
-from alfred_refs.tools.answers import Rendering, Shape, number_items, size_of, without_depth
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, unfit
+from alfred_refs.tools.answers import Rendering, Shape, cut_depth, number_items, size_of
 from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import CascadeReport, Changes, check_create, check_update
 from alfred_refs.tools.drafts import DraftLists
 from alfred_refs.tools.errors import ToolError, fixed_item, foreign_row, unordered_list
-from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions
-from alfred_refs.tools.payload import changes, check_complete, new_records, refs_of_records
+from alfred_refs.tools.payload import check_complete, new_records, refs_of_records, update_record
 from alfred_refs.tools.preconditions import differences
-from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_named
+from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_by_name
 from alfred_refs.tools.writing import Deleter
 
 
@@ -159,13 +159,13 @@ class ItemRules(Rules):
 def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[str, Any]:
     """Return the values of a row by attribute."""
     if not isinstance(edit.value, Mapping):
-        raise InvalidValueError("is a row: give an object of its fields")
-    fixed = [level.position, *level.foreign_key] if isinstance(level, RowLevel) else []
+        raise UnfitError("is a row: give an object of its fields")
+    placed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
     for name in edit.value:
-        if name in fixed:
-            raise InvalidValueError(f"has {name!r} by its place: move it")
+        if name in placed:
+            raise UnfitError(f"has {name!r} by its place: move it")
     if isinstance(edit, Modify):
-        return changes(table, edit.value)
+        return update_record(table, edit.value)
     return new_records(table, [edit.value])[0]
 
 
@@ -229,23 +229,25 @@ class ListAnswers:
 
     def _row(self, item: Item, depth: int, modified: Mapping[Item, Any]) -> dict[str, Any]:
         shape = self._shapes[depth]
-        given = modified.get(item, {})
+        new_values = modified.get(item, {})
         row: dict[str, Any] = {}
         if isinstance(item.value, shape.table.model):
             row = self._rendering.row(item.value, shape)
-            if given:
+            if new_values:
                 self._rendering.shown.pop()  # its labels are those of before
         else:
-            given = item.value
-        row.update((name, shape.table.columns[name].show(value)) for name, value in given.items())
+            new_values = item.value
+        row.update(
+            (name, shape.table.columns[name].show(value)) for name, value in new_values.items()
+        )
         return row  # the same, which labels are put into
 
     def _document(
         self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
     ) -> Any:
         column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
-        whole = without_depth(column_value(item, level, modified), path, cut)
-        shown = self._rendering.fitting(column.show(whole), column, path)
+        whole = cut_depth(document_of(item, level, modified), path, cut)
+        shown = self._rendering.fit_value(column.show(whole), column, path)
         self._room.characters -= size_of(shown)
         return number_items(shown, level.names)
 
@@ -258,7 +260,7 @@ def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
             yield column
 
 
-_MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
+_MAX_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class ListEditor:
@@ -267,16 +269,16 @@ class ListEditor:
     def __init__(self, call: Call, arguments: DbEditList) -> None:
         self._call = call
         self._arguments = arguments
-        self._table = call.setting.tables.named(arguments.table)
-        self._list = list_named(self._table, arguments.name)
+        self._table = call.setting.tables.by_name(arguments.table)
+        self._list = list_by_name(self._table, arguments.name)
         self._changes = Changes(call, arguments)
-        self._made: list[tuple[list[Any], Sequence[RowAddition]]] = []  # what hooks are to look at
+        self._added: list[tuple[list[Any], Sequence[NewRow]]] = []  # what hooks are to look at
 
     def edit(self) -> dict[str, Any]:
         """Edit the list, and return it as it is then; or as it would be, for a preview."""
         arguments = self._arguments
-        edits = [_edit(each) for each in arguments.edits]
-        drafts = self._call.drafts_named([arguments.row], self._table.entity)
+        edits = [_edit_of(each) for each in arguments.edits]
+        drafts = self._call.pending_drafts([arguments.row], self._table.entity)
         if drafts:
             return DraftLists(self._call, self._list, drafts[arguments.row]).edit(arguments, edits)
         row = self._row()
@@ -291,12 +293,12 @@ class ListEditor:
         self._check(plan)
         if arguments.preview:
             return shown.answer(arguments, snapshot, outcome.modified, [])
-        told = self._hold(plan)
+        others = self._prepare(plan)
         write(self._call.session, plan)
-        for made, news in self._made:
-            made += [new.row for new in news]
+        for made, new_rows in self._added:
+            made += [new.row for new in new_rows]
         now = self._snapshot(row, lock=False)
-        return shown.answer(arguments, now, {}, self._changes.end()) | told
+        return shown.answer(arguments, now, {}, self._changes.finish_hooks()) | others
 
     def _row(self) -> Any:
         """Return the row that has the list.
@@ -306,28 +308,28 @@ class ListEditor:
             ToolError: it is not for the session to change.
         """
         table, ref = self._table, self._arguments.row
-        keys = self._call.resolved([(ref, table.entity)])
-        named = FilterClause(field=table.ref_field, op="=", value=ref)
-        statement = select(table.model).where(*Conditions(keys).all_of([named], table))
-        found = self._call.session.scalars(
-            statement.where(*self._call.writable(table))
+        keys = self._call.resolve([(ref, table.entity)])
+        only = FilterClause(field=table.ref_field, op="=", value=ref)
+        statement = select(table.model).where(*Conditions(keys).all_of([only], table))
+        row = self._call.session.scalars(
+            statement.where(*self._call.write_conditions(table))
         ).one_or_none()
-        if found is None:
-            check_there(self._call, keys)
+        if row is None:
+            check_existence(self._call, keys)
             raise foreign_row(ref, None)
-        return found
+        return row
 
     def _snapshot(self, row: Any, *, lock: bool) -> Snapshot:
         """Return the list as it is; rows without order have one where the model has seen it."""
-        seen = self._arguments.preview or self._arguments.token is not None
+        is_seen = self._arguments.preview or self._arguments.token is not None
         try:
             return Snapshot.read(
-                self._call.session, row, self._list.levels, lock=lock, repair=seen
+                self._call.session, row, self._list.levels, lock=lock, repair=is_seen
             )
         except ListError as error:
-            raise unordered_list(self._list.name, error.fact, is_seen=seen) from None
+            raise unordered_list(self._list.name, error.fact, is_seen=is_seen) from None
 
-    def _hold(self, plan: Plan) -> dict[str, list[str]]:
+    def _prepare(self, plan: Plan) -> dict[str, list[str]]:
         """Have hooks look at all that is planned, and hold what goes along to what a model may do.
 
         Rows that are removed are deleted here, where that is what becomes of them.
@@ -335,19 +337,19 @@ class ListEditor:
         Returns:
             the refs of rows that go, or are changed, with others.
         """
-        told: dict[str, list[str]] = {}
+        others: dict[str, list[str]] = {}
         for level, rows in _by_level(plan.removed):
             if level.deletes:
                 target = self._target(level)
                 for table, same in self._changes.by_table(rows):
                     if table is target:
-                        self._changes.ask(table, "delete", same)
-                _add(told, Deleter(self._call, target, self._changes).delete(rows))
+                        self._changes.call_hooks(table, "delete", same)
+                _add(others, Deleter(self._call, target, self._changes).delete(rows))
         plan.removed = [(row, level) for row, level in plan.removed if not level.deletes]
-        self._hold_changed(plan, told)
-        for level, news in _by_level((new, new.level) for new in plan.added):
-            self._hold_new(self._target(level), news)
-        return told
+        self._prepare_changed(plan, others)
+        for level, new_rows in _by_level((new, new.level) for new in plan.added):
+            self._prepare_new(self._target(level), new_rows)
+        return others
 
     def _check(self, plan: Plan) -> None:
         """Check what a model may do, before anything is done or any hook is asked.
@@ -383,12 +385,12 @@ class ListEditor:
             target.check("create")
             check_create(target, new.level.foreign_key)
             refs += refs_of_records(target, [new.values])
-        self._call.resolved(refs)
+        self._call.resolve(refs)
 
     def _check_owned(self, rows: Iterable[Any]) -> None:
         """Check that rows are the owner's, and not only to be read: one statement a table."""
         for table, same in self._changes.by_table(rows):
-            rules = self._call.writable(table)
+            rules = self._call.write_conditions(table)
             if not rules:
                 continue
             keys = [inspect(table.model).mapper.primary_key_from_instance(row) for row in same]
@@ -396,12 +398,12 @@ class ListEditor:
             statement = select(*columns).where(sqla.in_keys(columns, keys), *rules)
             found = self._call.session.execute(statement, execution_options={"raw_keys": True})
             owned = {*map(tuple, found)}
-            others = [each for each, key in zip(same, keys, strict=True) if key not in owned]
-            if others:
-                refs = self._call.refs_of(others[:_MOST_NAMED], table)
+            foreign = [each for each, key in zip(same, keys, strict=True) if key not in owned]
+            if foreign:
+                refs = self._call.refs_of(foreign[:_MAX_NAMED], table)
                 raise foreign_row(refs[0], None, refs)
 
-    def _hold_changed(self, plan: Plan, told: dict[str, list[str]]) -> None:
+    def _prepare_changed(self, plan: Plan, others: dict[str, list[str]]) -> None:
         """Have hooks look at rows that stay, each with what it is given; all that move at once."""
         report = CascadeReport(self._call, self._changes)
         unlinked = [
@@ -421,36 +423,36 @@ class ListEditor:
                 each.values = {**record}
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
-            _add(told, report.changed({table: (rows, {**each.values, **each.placement})}))
+            _add(others, report.changed({table: (rows, {**each.given, **each.placed})}))
         # their references are written with what is removed
         plan.changed += [replace(each, placement={}) for each in unlinked if each.values]
 
-    def _hold_new(self, target: ToolTable, news: Sequence[RowAddition]) -> None:
+    def _prepare_new(self, target: ToolTable, new_rows: Sequence[NewRow]) -> None:
         """Have hooks look at new rows of one list.
 
         Raises:
             SetupError: a hook adds some, or takes some out.
         """
-        records = [{**new.values, **new.placement} for new in news]
+        records = [{**new.values, **new.placed} for new in new_rows]
         made: list[Any] = []
-        writing = self._changes.ask(target, "create", made, records)
-        if len(writing.records) != len(news):
+        writing = self._changes.call_hooks(target, "create", made, records)
+        if len(writing.records) != len(new_rows):
             raise SetupError(
                 f"a hook of {target.model.__qualname__!r} changed how many records there are, "
                 "and each has its position",
                 "have it change the records, or refuse the call with a ToolError",
             )
         check_complete(target, writing.records)
-        self._call.resolved(refs_of_records(target, writing.records))
-        for new, record in zip(news, writing.records, strict=True):
-            new.values = {n: value for n, value in record.items() if n not in new.placement}
-        self._made.append((made, news))
+        self._call.resolve(refs_of_records(target, writing.records))
+        for new, record in zip(new_rows, writing.records, strict=True):
+            new.values = {n: value for n, value in record.items() if n not in new.placed}
+        self._added.append((made, new_rows))
 
     def _target(self, level: RowLevel) -> ToolTable:
         return self._list.tables[1 + [*self._list.levels].index(level)]
 
 
-def _edit(given: ListEdit) -> Edit:
+def _edit_of(given: ListEdit) -> Edit:
     """Return an edit as the executor takes it."""
     path: Any = given.ref if given.path is None else given.path
     to: Any = given.to
@@ -466,12 +468,12 @@ def _edit(given: ListEdit) -> Edit:
 
 
 def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel, list[Any]]]:
-    found: dict[RowLevel, list[Any]] = {}
+    groups: dict[RowLevel, list[Any]] = {}
     for each, level in pairs:
-        found.setdefault(level, []).append(each)
-    yield from found.items()
+        groups.setdefault(level, []).append(each)
+    yield from groups.items()
 
 
-def _add(told: dict[str, list[str]], more: Mapping[str, Sequence[str]]) -> None:
+def _add(others: dict[str, list[str]], more: Mapping[str, Sequence[str]]) -> None:
     for name, refs in more.items():
-        told[name] = [*dict.fromkeys([*told.get(name, ()), *refs])]
+        others[name] = [*dict.fromkeys([*others.get(name, ()), *refs])]

@@ -6,15 +6,15 @@
   stand for, with one lookup for the call; `serialization` makes these marks in answers. Columns of
   refs and of UUIDs have none. A mark of a deleted row is still decoded, because what was shown can
   be stored. A text that was cut is refused.
-- `new_records`, `changes` and `draft_changes` check values by column and return them as Python
+- `new_records`, `update_record` and `draft_changes` check values by column and return Python
   values, with refs as the model gave them. A column that does not exist or is not writable refuses
   the call.
 - `Batch` holds the new rows of one table on their way from arguments to the answer.
 
->>> recipes = toolset.tables.named("recipes")
->>> changes(recipes, {"name": "Broth", "servings": 4})
+>>> recipes = toolset.tables.by_name("recipes")
+>>> update_record(recipes, {"name": "Broth", "servings": 4})
 {'name': 'Broth', 'servings': 4}
->>> changes(recipes, {"servings": "four"})
+>>> update_record(recipes, {"servings": "four"})
 Traceback (most recent call last):
     ...
 alfred_refs.tools.errors.ToolError: the value given for 'servings' does not fit; it takes ...
@@ -78,7 +78,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.rules import Writing
 from alfred_refs.tools.serialization import Places, SameNameError, map_document
-from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, ToolTables, list_named
+from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, ToolTables, list_by_name
 
 
 def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTables) -> list[str]:
@@ -87,28 +87,28 @@ def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTabl
     Raises:
         ToolError: one was in what is no text, or there is no such table or column.
     """
-    told = Counter[str]()
+    counts = Counter[str]()
     for path, count in removed.items():
-        told[_field(path, arguments, tables)] += count
+        counts[_column_path(path, arguments, tables)] += count
     return [
         f"{count} NUL character{' was' if count == 1 else 's were'} left out of {field!r}"
-        for field, count in told.items()
+        for field, count in counts.items()
     ]
 
 
-def _field(path: Path, arguments: Arguments, tables: ToolTables) -> str:
+def _column_path(path: Path, arguments: Arguments, tables: ToolTables) -> str:
     """Return what a model calls the column that a path leads to, if that takes texts."""
     name, rest = arguments.table, path
     if isinstance(arguments, DbCreate) and path[0] == "also":
         name, rest = arguments.also[int(path[1])].table, path[2:]
     names = [each for each in rest[1:] if isinstance(each, str)]
-    column = _column(names, tables.named(name))
+    column = _path_in_row(names, tables.by_name(name))
     if column is None:  # the name of one had the character
         raise misplaced_nul(path)
     return column if name == arguments.table else f"{name}.{column}"
 
 
-def _column(names: Sequence[str], table: ToolTable) -> str | None:
+def _path_in_row(names: Sequence[str], table: ToolTable) -> str | None:
     """Return the path to a column through what is nested in a row, `None` if it has no end.
 
     Raises:
@@ -137,7 +137,7 @@ Record = dict[str, Any]
 def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[Record]:
     """Return the records of new rows."""
     usable = {column.name: column for column in table.columns.values() if column.creatable}
-    return _each(payloads, lambda payload: _record(table, payload, usable))
+    return _map_rows(payloads, lambda payload: _record(table, payload, usable))
 
 
 def new_rows(
@@ -151,12 +151,12 @@ def new_rows(
             return NewRow(table.model, _record(table, payload, usable))
         return parse_content(table.model, draft_changes(table, payload), entities)
 
-    return _each(payloads, row)
+    return _map_rows(payloads, row)
 
 
 def new_contents(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what new drafts are to hold."""
-    return _each(payloads, lambda payload: draft_changes(table, payload))
+    return _map_rows(payloads, lambda payload: draft_changes(table, payload))
 
 
 def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
@@ -169,10 +169,10 @@ def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
             is_given = all(column.creatable for column in missing)
             raise missing_value(table.name, [c.name for c in missing], is_given=is_given)
 
-    _each(records, check)
+    _map_rows(records, check)
 
 
-def _each(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
+def _map_rows(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
     """Return what is made of each of several rows; an error says of which it is."""
     made = []
     for number, row in enumerate(rows, start=1):
@@ -183,7 +183,7 @@ def _each(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
     return made
 
 
-def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
+def update_record(table: ToolTable, payload: Mapping[str, Any]) -> Record:
     """Return the record of what is to be changed."""
     usable = {column.name: column for column in table.columns.values() if column.updatable}
     record = _record(table, payload, usable)
@@ -219,26 +219,28 @@ def draft_changes(
     table = table_of_content(table, payload, stored=stored)
     whole = payload if whole is None else whole
     usable = {column.name: column for column in table.columns.values() if column.creatable}
-    related = _relationships(table, usable)
-    may_be_said = table.discriminator in table.columns and table.discriminator not in table.fixed
-    kind = [table.discriminator] if stored or may_be_said else []
+    relationships = _writable_relationships(table, usable)
+    is_discriminator_writable = (
+        table.discriminator in table.columns and table.discriminator not in table.fixed
+    )
+    discriminator = [table.discriminator] if stored or is_discriminator_writable else []
     for name in payload:  # before anything is told of those that are not for the model to know
-        if stored and name not in (*table.fields, *kind):
-            raise _not_to_write(table, "holds something")
-        if name not in (*usable, *related, *kind):
-            raise table.not_written(name, [*usable, *related])
-    _check_said_once(table, payload)
+        if stored and name not in (*table.fields, *discriminator):
+            raise _unwritable_content(table, "holds something")
+        if name not in (*usable, *relationships, *discriminator):
+            raise table.unwritable_column(name, [*usable, *relationships])
+    _check_references(table, payload)
     changed: dict[str, Any] = {}
     for name, value in payload.items():
-        if name in related:
+        if name in relationships:
             changed[name] = _nested_content(table, name, value, stored=stored)
-            _check_belonging(table, name, value, whole)
-        elif name in kind:
+            _check_nested_references(table, name, value, whole)
+        elif name in discriminator:
             changed |= {} if value is None else {name: value}
         else:
-            accepted = _record(table, {name: value}, usable)[name]
-            changed[name] = None if accepted is None else value  # no ref may be given as ""
-            if accepted is None and not usable[name].nullable:
+            value_in_row = _record(table, {name: value}, usable)[name]
+            changed[name] = None if value_in_row is None else value  # no ref may be given as ""
+            if value_in_row is None and not usable[name].nullable:
                 raise missing_value(table.name, [name])
     return changed
 
@@ -257,12 +259,12 @@ def table_of_content(
     if class_ is None:
         return table
     if class_ not in table.kinds:
-        raise _not_to_write(table, "is of a kind") if stored else unknown_class_error(table.model)
+        raise _unwritable_content(table, "is of a kind") if stored else no_such_class(table.model)
     table.kinds[class_].check("create")
     return table.kinds[class_]
 
 
-def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
+def _check_references(table: ToolTable, payload: Mapping[str, Any]) -> None:
     """Check that a reference that is said by a relationship and in its column is the same.
 
     A new row has no ref yet: no value in the column agrees with it.
@@ -276,14 +278,14 @@ def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
                     name, f"what {other!r} says: give one of the two, without the other"
                 )
         if name in payload and len(columns) == 1 and columns[0] in payload:
-            said, column = payload[name] or None, payload[columns[0]] or None
-            if said != column and not (isinstance(said, dict) and column is None):
+            related, column = payload[name] or None, payload[columns[0]] or None
+            if related != column and not (isinstance(related, dict) and column is None):
                 raise invalid_value(
                     columns[0], f"what {name!r} says: give one of the two, without the other"
                 )
 
 
-def _not_to_write(table: ToolTable, fact: str) -> ToolError:
+def _unwritable_content(table: ToolTable, fact: str) -> ToolError:
     """Return the error for what an application has stored, and a model may not know."""
     return invalid_content(
         f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
@@ -291,7 +293,7 @@ def _not_to_write(table: ToolTable, fact: str) -> ToolError:
     )
 
 
-def _relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
+def _writable_relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
     """Return the relationships by which a model may relate new rows to others."""
     references = table.references()
     return [
@@ -303,34 +305,36 @@ def _relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
     ]
 
 
-def _nested_content(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
+def _nested_content(table: ToolTable, name: str, value: Any, *, stored: bool) -> Any:
     """Return what is to be nested in a draft, checked by the table that it is of."""
     is_list = bool(table.relationship(name).uselist)
-    if given is not None and isinstance(given, list) is not is_list:
-        wanted = "a list of objects or refs" if is_list else "an object, or a ref"
-        raise invalid_value(name, wanted)
-    if isinstance(given, list):
-        return [_nested_value(table, name, each, stored=stored) for each in given]
-    return None if given is None else _nested_value(table, name, given, stored=stored)
+    if value is not None and isinstance(value, list) is not is_list:
+        expected = "a list of objects or refs" if is_list else "an object, or a ref"
+        raise invalid_value(name, expected)
+    if isinstance(value, list):
+        return [_nested_value(table, name, each, stored=stored) for each in value]
+    return None if value is None else _nested_value(table, name, value, stored=stored)
 
 
-def _nested_value(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
+def _nested_value(table: ToolTable, name: str, value: Any, *, stored: bool) -> Any:
     target = table.targets[name]
-    taken = [target.columns.get(column) for column in table.taking(name)]
-    if isinstance(given, str):
-        is_draft = draft_named(given) is not None
-        if taken and not is_draft:  # the row is changed
+    moved_columns = [target.columns.get(column) for column in table.child_columns(name)]
+    if isinstance(value, str):
+        is_draft = draft_named(value) is not None
+        if moved_columns and not is_draft:  # the row is changed
             target.check("update")
-        if not all(c and (c.creatable if is_draft else c.updatable) for c in taken):
+        if not all(c and (c.creatable if is_draft else c.updatable) for c in moved_columns):
             raise invalid_value(name, "objects for new rows: others cannot be moved there")
-        return given
-    if not isinstance(given, dict):
+        return value
+    if not isinstance(value, dict):
         raise invalid_value(name, "objects with values by column, or refs")
     target.check("create")
-    return draft_changes(target, given, stored=stored)
+    return draft_changes(target, value, stored=stored)
 
 
-def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str, Any]) -> None:
+def _check_nested_references(
+    table: ToolTable, name: str, nested: Any, whole: Mapping[str, Any]
+) -> None:
     """Check that rows nested by a relationship do not say that they belong to another row.
 
     The relationship says it, whatever they say.
@@ -341,18 +345,18 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
         given: what is nested.
         whole: what the row that they are nested in holds.
     """
-    taking = table.taking(name)
+    child_columns = table.child_columns(name)
     allowed: dict[str, tuple[Any, ...]] = {
-        theirs: (None, "", whole.get(own)) for theirs, own in taking.items()
+        theirs: (None, "", whole.get(own)) for theirs, own in child_columns.items()
     }
-    for back, columns in table.targets[name].references().items() if taking else ():
-        if taking.keys() & columns:
+    for back, columns in table.targets[name].references().items() if child_columns else ():
+        if child_columns.keys() & columns:
             allowed[back] = (None, whole.get(table.own or ""))
-    for row in given if isinstance(given, list) else [given]:
+    for row in nested if isinstance(nested, list) else [nested]:
         for field in allowed.keys() & row.keys() if isinstance(row, dict) else ():
             if row[field] not in allowed[field]:
-                wanted = f"no value in {name!r}: rows there belong to the row that they are in"
-                raise invalid_value(field, wanted)
+                expected = f"no value in {name!r}: rows there belong to the row that they are in"
+                raise invalid_value(field, expected)
 
 
 def _record(
@@ -362,7 +366,7 @@ def _record(
     for name, value in payload.items():
         column = usable.get(name)
         if column is None:
-            raise table.not_written(name, usable)
+            raise table.unwritable_column(name, usable)
         record[name] = column.accept(value, new=True)
     return record
 
@@ -395,8 +399,8 @@ def deduplicate_records(
     for n, record in enumerate(records, start=1):
         values = [record.get(name) for name in names]
         places.setdefault(str(n) if None in values else repr(values), []).append(n)
-    kept = [records[numbers[-1] - 1] for numbers in places.values()]
-    return kept, [numbers for numbers in places.values() if len(numbers) > 1]
+    distinct = [records[numbers[-1] - 1] for numbers in places.values()]
+    return distinct, [numbers for numbers in places.values() if len(numbers) > 1]
 
 
 _LITERALLY = "; a backslash after '<' means these letters themselves"
@@ -426,15 +430,15 @@ def decode_arguments(
         ToolError: a text was cut, or has a mark that stands for nothing.
         BadRefError: a mark names a draft, which has no key.
     """
-    found = _FoundMarks({}, [])
-    _Arguments(tables, found.note).walk(arguments)
-    if not found.differs:
+    collector = _MarkCollector({}, [])
+    _ArgumentWalker(tables, collector.collect).walk(arguments)
+    if not collector.fields:
         return arguments
-    for ref, field in found.marks.items() if not drafts else ():
+    for ref, field in collector.marks.items() if not drafts else ():
         if draft_named(ref):
-            raise _unknown(field, ref)
-    keys = _keys_of(found.marks, conversation, tables.shown)
-    return _Arguments(tables, partial(_stored_text, keys)).walk(arguments)
+            raise _unknown_mark(field, ref)
+    keys = _resolve_marks(collector.marks, conversation, tables.shown)
+    return _ArgumentWalker(tables, partial(_decode_text, keys)).walk(arguments)
 
 
 def decode_values(
@@ -446,12 +450,12 @@ def decode_values(
         ToolError: a text was cut, or has a mark that stands for nothing.
         BadRefError: a mark names a draft, which has no key.
     """
-    found = _FoundMarks({}, [])
-    _values(values, found.note)
-    if not found.differs:
+    collector = _MarkCollector({}, [])
+    _values(values, collector.collect)
+    if not collector.fields:
         return {**values}
     return _values(
-        values, partial(_stored_text, _keys_of(found.marks, conversation, tables.shown))
+        values, partial(_decode_text, _resolve_marks(collector.marks, conversation, tables.shown))
     )
 
 
@@ -472,27 +476,27 @@ def _document(
 
 
 @dataclass(slots=True)
-class _FoundMarks:
+class _MarkCollector:
     """The marks in a call, each with the field where it was first seen."""
 
     marks: dict[str, str]
-    differs: list[str]
+    fields: list[str]
 
-    def note(self, field: str, value: Any, entity: str | None) -> Any:
+    def collect(self, field: str, value: Any, entity: str | None) -> Any:
         if isinstance(value, str) and has_marks(value):
-            self.differs.append(field)
+            self.fields.append(field)
             try:
                 for mark in marks_in(value):
                     self.marks.setdefault(mark.ref, field)
             except CutTextError:
                 raise _cut_text_error(field) from None
         if entity is not None and isinstance(value, int) and not isinstance(value, bool):
-            wanted = f"a ref of {entity!r} in angle brackets, as rows show it, and no number"
-            raise invalid_value(field, wanted)
+            expected = f"a ref of {entity!r} in angle brackets, as rows show it, and no number"
+            raise invalid_value(field, expected)
         return value
 
 
-def _keys_of(
+def _resolve_marks(
     marks: Mapping[str, str], conversation: SessionConversation, entities: Container[str]
 ) -> dict[str, Key]:
     """Return what marks stand for, given with the fields that they stand in.
@@ -503,11 +507,11 @@ def _keys_of(
     for ref, field in marks.items():
         parsed = parse_ref(ref)
         if parsed is None or not (parsed.entity == KEY or parsed.entity in entities):
-            raise _unknown(field, ref)
+            raise _unknown_mark(field, ref)
         if draft_named(ref):
             keys[ref] = _key_of_draft(ref, field, conversation)
         if ref not in keys:
-            raise _unknown(field, ref)
+            raise _unknown_mark(field, ref)
     return keys
 
 
@@ -516,23 +520,23 @@ def _key_of_draft(ref: str, field: str, conversation: SessionConversation) -> Ke
     try:
         return conversation.resolve(ref)
     except UnknownDraftError:
-        raise _unknown(field, ref) from None
+        raise _unknown_mark(field, ref) from None
 
 
-def _stored_text(keys: Mapping[str, Key], field: str, value: Any, entity: str | None) -> Any:
+def _decode_text(keys: Mapping[str, Key], field: str, value: Any, entity: str | None) -> Any:
     """Return a text as it is to be stored, or the number that it stands for in a document."""
     if not isinstance(value, str) or not has_marks(value):
         return value
     marks = marks_in(value)
-    is_one = [str(mark) for mark in marks] == [value] and not marks[0].spelling
-    if entity is not None and is_one and isinstance(key := keys[marks[0].ref], int):
+    is_single_mark = [str(mark) for mark in marks] == [value] and not marks[0].spelling
+    if entity is not None and is_single_mark and isinstance(key := keys[marks[0].ref], int):
         if marks[0].ref.rpartition("_")[0] != entity:
-            raise _unknown(field, marks[0].ref)
+            raise _unknown_mark(field, marks[0].ref)
         return key
-    return decode_marks(value, partial(_text_of, keys, field))
+    return decode_marks(value, partial(_decode_mark, keys, field))
 
 
-def _text_of(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
+def _decode_mark(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
     key = keys[mark.ref]
     if isinstance(key, uuid.UUID):
         return mark.spelling_of(key)
@@ -540,7 +544,7 @@ def _text_of(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
     is_hidden = mark.ref.startswith(f"{KEY}_") or find_keys(str(key)) == [key]
     if isinstance(key, str) and is_hidden and not mark.spelling:
         return key
-    raise _unknown(field, mark.ref)
+    raise _unknown_mark(field, mark.ref)
 
 
 def _cut_text_error(field: str) -> ToolError:
@@ -551,7 +555,7 @@ def _cut_text_error(field: str) -> ToolError:
     )
 
 
-def _unknown(field: str, ref: str) -> ToolError:
+def _unknown_mark(field: str, ref: str) -> ToolError:
     return invalid_value(
         field,
         f"no {ref!r} in angle brackets, which stands for no key that it can have: take one that "
@@ -559,7 +563,7 @@ def _unknown(field: str, ref: str) -> ToolError:
     )
 
 
-def table_of(edit: ListEdit, listed: ToolList) -> ToolTable | None:
+def item_table(edit: ListEdit, listed: ToolList) -> ToolTable | None:
     """Return the table of the items that an edit is of, if they are rows.
 
     Which level of the list it is in, a path or a ref tells.
@@ -573,7 +577,7 @@ def table_of(edit: ListEdit, listed: ToolList) -> ToolTable | None:
     return listed.rows_at(depth)
 
 
-class _Arguments:
+class _ArgumentWalker:
     """Goes through the arguments of a call.
 
     Args:
@@ -593,7 +597,7 @@ class _Arguments:
         if table is None:
             return arguments
         if isinstance(arguments, DbEditList):
-            listed = list_named(table, arguments.name)
+            listed = list_by_name(table, arguments.name)
             edits = [self._edit(each, listed) for each in arguments.edits]
             return arguments.model_copy(update={"edits": edits})
         changed: dict[str, Any] = {"filters": self._filters(arguments.filters, table)}
@@ -620,7 +624,7 @@ class _Arguments:
 
     def _edit(self, edit: ListEdit, listed: ToolList) -> ListEdit:
         """Return an edit of a list."""
-        target = table_of(edit, listed)
+        target = item_table(edit, listed)
         changed: dict[str, Any] = {}
         for name in {"data", "expect"} & edit.model_fields_set:
             value = getattr(edit, name)
@@ -695,10 +699,10 @@ class Batch:
     writing: Writing
     rows: list[NewRow]
     drafts: Sequence[str] = ()
-    fixed: bool = False
+    is_fixed: bool = False
     merged: list[list[int]] = dataclasses_field(default_factory=list)
 
-    def named(self) -> Iterator[tuple[str, NewRow]]:
+    def labelled_rows(self) -> Iterator[tuple[str, NewRow]]:
         """Yield the rows, with what they are called: drafts by their refs."""
         names = [*self.drafts, *map(str, range(1, len(self.rows) + 1 - len(self.drafts)))]
         yield from zip(names, self.rows, strict=True)
@@ -706,17 +710,17 @@ class Batch:
     def merge(self, names: Sequence[str]) -> None:
         """Leave out rows that a later one repeats."""
         kept, self.merged = deduplicate_records([row.values for row in self.rows], names)
-        chosen = {id(record): record for record in kept}
+        distinct = {id(record): record for record in kept}
         by_values = {id(row.values): row for row in self.rows}
-        self.rows = [by_values[each] for each in chosen]
+        self.rows = [by_values[each] for each in distinct]
         self.writing.records = kept
 
-    def included(self) -> list[str]:
+    def nested_paths(self) -> list[str]:
         """Return the paths of relationships by which rows of no draft have others inside."""
         rows = self.rows[len(self.drafts) :]
         return list(dict.fromkeys(path for row in rows for path in _paths(row, self.table)))
 
-    def take_back(self) -> None:
+    def apply_records(self) -> None:
         """Put what hooks have made of the records into the rows, wherever they have moved them.
 
         Raises:
@@ -735,7 +739,7 @@ class Batch:
             self.rows[place].values.clear()
             self.rows[place].values.update(record)
 
-    def make_anew(self, names: Sequence[str] | None) -> None:
+    def rebuild_rows(self, names: Sequence[str] | None) -> None:
         """Make rows of the records that hooks have left.
 
         Args:
@@ -748,29 +752,29 @@ class Batch:
 
 def _paths(row: NewRow, table: ToolTable) -> Iterator[str]:
     for name, others in row.related.items():
-        if others and name in table.included:
+        if others and name in table.includable:
             yield name
             for other in others:
                 inside = () if isinstance(other, str) else _paths(other, table.targets[name])
                 yield from (f"{name}.{path}" for path in inside)
 
 
-def check_said(given: NewRows, *, drafts: bool) -> None:
+def check_create_arguments(new: NewRows, *, drafts: bool) -> None:
     """Check that it is said what is wanted: no schema that all clients take could say that.
 
     Args:
         given: what is to be created.
         drafts: whether there are drafts.
     """
-    if given.data is None and given.from_draft is None:
+    if new.data is None and new.from_draft is None:
         raise invalid_arguments("give data, or from_draft" if drafts else "it is missing", "data")
-    if isinstance(given.data, list) and given.from_draft is not None:
+    if isinstance(new.data, list) and new.from_draft is not None:
         raise invalid_arguments("give the changes of a draft as one object", "data")
-    if given.data is not None and isinstance(given.from_draft, list):
+    if new.data is not None and isinstance(new.from_draft, list):
         raise invalid_arguments("give one draft where data changes it", "from_draft")
 
 
-def together(
+def combine_answers(
     answers: Sequence[dict[str, Any]], saved: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, Any]:
     """Return one answer of those to each table."""

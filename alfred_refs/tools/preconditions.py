@@ -44,7 +44,7 @@ from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn, clean
 from alfred_refs.mapping.keys import Key, draft_named, parse_ref
 from alfred_refs.session.drafts import Builder, Link
-from alfred_refs.tools.answers import Foreign, put_labels
+from alfred_refs.tools.answers import ForeignRef, put_labels
 from alfred_refs.tools.arguments import (
     Arguments,
     DbCreate,
@@ -63,10 +63,10 @@ from alfred_refs.tools.errors import (
     unconfirmed_ref,
     unexpected_row,
 )
-from alfred_refs.tools.filters import chosen_refs, refs_of
-from alfred_refs.tools.payload import table_of
+from alfred_refs.tools.filters import refs_in, row_refs
+from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import limit_depth, replace_keys
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_named
+from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
 """A label, or values by column; a list of labels, one for each ref, `beliefs` has looked at."""
@@ -104,7 +104,7 @@ def differences(
         def value_of(column: ToolColumn) -> Any:
             return getattr(instance, column.name)
 
-        yield from values_otherwise(table, expect, value_of)
+        yield from differing_values(table, expect, value_of)
     elif isinstance(expect, str):
         if table.keys.label is None:
             raise invalid_arguments(
@@ -117,28 +117,30 @@ def differences(
             yield "label", expect, label.line(loaded)
 
 
-def values_otherwise(
+def differing_values(
     table: ToolTable,
     expect: Mapping[str, Any],
     value_of: Callable[[ToolColumn], Any],
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the columns that have other values than expected, with both as JSON."""
-    for name, given in expect.items():
+    for name, json_value in expect.items():
         column = table.column(name)
-        expected, (actual, _) = column.accept(given), limit_depth(value_of(column))
-        shown = column.show(expected), column.show(actual)
-        if expected != actual and shown[0] != shown[1]:
-            yield name, *shown
+        expected, (actual, _) = column.accept(json_value), limit_depth(value_of(column))
+        pair = column.show(expected), column.show(actual)
+        if expected != actual and pair[0] != pair[1]:
+            yield name, *pair
 
 
-_LOST = "nothing was changed"
+_UNCHANGED = "nothing was changed"
 
 
-Claims = Mapping[int, Mapping[str, Sequence[Any]]]
+RowValues = Mapping[int, Mapping[str, Sequence[Any]]]
 """By the `id()` of new rows, what each column was said to have: a ref, and the key it names."""
 
 
-def check_claims(builder: Builder, rows: Iterable[tuple[str, NewRow]], claims: Claims) -> None:
+def check_new_rows(
+    builder: Builder, rows: Iterable[tuple[str, NewRow]], row_values: RowValues
+) -> None:
     """Check that what is said of new rows is what will be saved.
 
     Args:
@@ -152,25 +154,27 @@ def check_claims(builder: Builder, rows: Iterable[tuple[str, NewRow]], claims: C
     places = {
         id(builder.made_of(record)): place
         for name, row in rows
-        for place, record in _inside(name, row)
+        for place, record in _nested_places(name, row)
     }
     for link in builder.links:
         _check_class(link, places)
     _check_once(builder.links, places)
     _check_parents(builder.links, places)
-    _check_columns(builder, places, claims)
+    _check_columns(builder, places, row_values)
     for link in builder.links:
         if not any(each is link.other for each in _new_children(link)):
-            raise _row_taken(link, builder.links, places)
+            raise _replaced_row_error(link, builder.links, places)
     for record, instance in builder.made:
         if sqla.state_of(instance).session is None:
             raise invalid_content(
-                f"{places[id(instance)]!r} would not be saved with what it is in; {_LOST}",
+                f"{places[id(instance)]!r} would not be saved with what it is in; {_UNCHANGED}",
                 f"save it as a row of {record.model.__name__!r} by itself",
             )
 
 
-def claims_of(rows: Iterable[NewRow], entities: Entities, keys: Mapping[Any, Key]) -> Claims:
+def row_values_of(
+    rows: Iterable[NewRow], entities: Entities, keys: Mapping[Any, Key]
+) -> RowValues:
     """Return what new rows and those inside them have.
 
     Args:
@@ -185,15 +189,15 @@ def claims_of(rows: Iterable[NewRow], entities: Entities, keys: Mapping[Any, Key
 
 
 def _columns(
-    record: NewRow, held: Mapping[str, KeyColumn], keys: Mapping[Any, Key]
+    record: NewRow, key_columns: Mapping[str, KeyColumn], keys: Mapping[Any, Key]
 ) -> Iterator[tuple[str, list[Any]]]:
     for name, value in record.values.items():
-        column = held.get(name)
+        column = key_columns.get(name)
         key = None if column is None or column.array else keys.get((value, column.entity))
         yield name, [value] if column is None or key is None else [value, column.from_key(key)]
 
 
-def _inside(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
+def _nested_places(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
     """Yield a new row and those inside it, with where they stand."""
     yield place, record
     relationships = inspect(record.model).mapper.relationships
@@ -201,7 +205,7 @@ def _inside(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
         for at, other in enumerate(others, start=1):
             if isinstance(other, NewRow):
                 number = f".{at}" if relationships[name].uselist else ""
-                yield from _inside(f"{place}.{name}{number}", other)
+                yield from _nested_places(f"{place}.{name}{number}", other)
 
 
 def _check_class(link: Link, places: Mapping[int, str]) -> None:
@@ -209,7 +213,7 @@ def _check_class(link: Link, places: Mapping[int, str]) -> None:
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if not isinstance(link.other, relationship.mapper.class_):
         raise invalid_content(
-            f"{_place(link, places)} is a row of another kind than belongs there; {_LOST}",
+            f"{_place(link, places)} is a row of another kind than belongs there; {_UNCHANGED}",
             "leave it out there",
         )
 
@@ -221,26 +225,27 @@ def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
         pair = id(link.instance), link.name, id(link.other)
         if pair in known:
             raise invalid_content(
-                f"{_place(link, places)} is said twice; {_LOST}", "leave one of the two out"
+                f"{_place(link, places)} is said twice; {_UNCHANGED}",
+                "leave one of the two out",
             )
         known.add(pair)
 
 
-def _check_columns(builder: Builder, places: Mapping[int, str], claims: Claims) -> None:
+def _check_columns(builder: Builder, places: Mapping[int, str], row_values: RowValues) -> None:
     """Check that the columns of a reference say what its relationship says, which is stored."""
     records = {id(instance): record for record, instance in builder.made}
     for link in builder.links:
-        columns = claims.get(id(records[id(link.instance)]), {})
-        for name, has in _referring(link):
+        columns = row_values.get(id(records[id(link.instance)]), {})
+        for name, has in _reference_values(link):
             if has not in columns.get(name, [has]):
                 raise invalid_content(
                     f"'{places[id(link.instance)]}.{name}' says otherwise than "
-                    f"{_place(link, places)}; {_LOST}",
+                    f"{_place(link, places)}; {_UNCHANGED}",
                     "leave one of the two out",
                 )
 
 
-def _referring(link: Link) -> Iterator[tuple[str, Any]]:
+def _reference_values(link: Link) -> Iterator[tuple[str, Any]]:
     """Yield the columns that a link gives a value to in its own instance, and these values."""
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if relationship.direction is MANYTOONE:
@@ -266,7 +271,7 @@ def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
         if known is not parent:
             raise invalid_content(
                 f"{_place(first, places)} and {_place(link, places)} say two different rows "
-                f"that one row belongs to, and it can belong to one; {_LOST}",
+                f"that one row belongs to, and it can belong to one; {_UNCHANGED}",
                 "say it in one of the two places",
             )
 
@@ -277,7 +282,7 @@ def _new_children(link: Link) -> Sequence[Any]:
     return [*(history.added or ()), *(history.unchanged or ())]
 
 
-def _row_taken(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> ToolError:
+def _replaced_row_error(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> ToolError:
     """Return the error for a row that its place has lost to another one."""
     collection = sqla.state_of(link.instance).dict.get(link.name)
     same = getattr(collection, "keyfunc", None)
@@ -285,12 +290,12 @@ def _row_taken(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> 
     other = next((each for each in links if each.other is holder), None)
     if other is None:
         return invalid_content(
-            f"a row would not be saved in {_place(link, places)}; {_LOST}",
+            f"a row would not be saved in {_place(link, places)}; {_UNCHANGED}",
             "leave it out there, or relate it in another way",
         )
     return invalid_content(
         f"{_place(link, places)} and {_place(other, places)} have the same value by which rows "
-        f"are told apart there, and one of them would be lost; {_LOST}",
+        f"are told apart there, and one of them would be lost; {_UNCHANGED}",
         "give one of them another value, or leave it out",
     )
 
@@ -307,7 +312,7 @@ _Rows = TypeVar("_Rows", bound=NewRows)
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class Expectation:
     """A row that a write names, and what the model takes it to be.
 
     Attributes:
@@ -320,7 +325,7 @@ class Belief:
     ref: str
     table: ToolTable
     field: str
-    said: str | Mapping[str, Any] | None
+    value: str | Mapping[str, Any] | None
 
 
 def check_expectations(call: Call, arguments: Arguments) -> Arguments:
@@ -330,50 +335,56 @@ def check_expectations(call: Call, arguments: Arguments) -> Arguments:
         BadRefError: it names no row.
         ToolError: a row is another than the model thinks, or it does not say what it thinks.
     """
-    beliefs: list[Belief] = []
-    plain = _ExpectationReader(call.setting.tables, beliefs).plain(arguments)
-    is_asked = call.setting.expect == "required"
-    if not is_asked:
-        beliefs = [each for each in beliefs if each.said is not None]
-    labels = _labels(call, beliefs) if beliefs else {}
-    for each in beliefs:
-        if each.said is not None:
-            _check_said(call, each, each.said, labels.get(each.ref))
-    unsaid = {
+    expectations: list[Expectation] = []
+    checked = _ExpectationReader(call.setting.tables, expectations).without_labels(arguments)
+    is_required = call.setting.expect == "required"
+    if not is_required:
+        expectations = [each for each in expectations if each.value is not None]
+    labels = _labels(call, expectations) if expectations else {}
+    for each in expectations:
+        if each.value is not None:
+            _check_expectation(call, each, each.value, labels.get(each.ref))
+    unconfirmed = {
         each.ref: (labels[each.ref], each.field)
-        for each in beliefs
-        if each.said is None and each.ref in labels
+        for each in expectations
+        if each.value is None and each.ref in labels
     }
-    if unsaid:
-        raise unconfirmed_ref(unsaid)
-    if is_asked:
-        _check_apart(call, [each for each in beliefs if isinstance(each.said, str)], labels)
-    return plain
+    if unconfirmed:
+        raise unconfirmed_ref(unconfirmed)
+    if is_required:
+        _check_unambiguous(
+            call, [each for each in expectations if isinstance(each.value, str)], labels
+        )
+    return checked
 
 
-def _check_said(
-    call: Call, belief: Belief, said: str | Mapping[str, Any], label: str | None
+def _check_expectation(
+    call: Call, expectation: Expectation, value: str | Mapping[str, Any], label: str | None
 ) -> None:
     """Check that a row has the label that a model says, or the values."""
-    if isinstance(said, str) and label is not None:
-        if not _is_said(label, said, call):
-            raise unexpected_row(belief.ref, "label", label, said)
+    if isinstance(value, str) and label is not None:
+        if not _matches_label(label, value, call):
+            raise unexpected_row(expectation.ref, "label", label, value)
         return
-    if draft_named(belief.ref):
-        if isinstance(said, str):  # it may be saved by now, and be called otherwise as a row
+    if draft_named(expectation.ref):
+        if isinstance(value, str):  # it may be saved by now, and be called otherwise as a row
             return
-        raise invalid_value(belief.field, "the label of a draft")
-    row = call.session.get(belief.table.model, belief.ref)
+        raise invalid_value(expectation.field, "the label of a draft")
+    row = call.session.get(expectation.table.model, expectation.ref)
     # one that is not to be seen, the verbs refuse
-    for column, expected, actual in () if row is None else differences(belief.table, row, said):
-        raise unexpected_row(belief.ref, column, actual, expected)
+    for column, expected, actual in (
+        () if row is None else differences(expectation.table, row, value)
+    ):
+        raise unexpected_row(expectation.ref, column, actual, expected)
 
 
-def _check_apart(call: Call, beliefs: Iterable[Belief], labels: Mapping[str, str]) -> None:
+def _check_unambiguous(
+    call: Call, expectations: Iterable[Expectation], labels: Mapping[str, str]
+) -> None:
     """Check that labels tell rows from all others that the conversation knows."""
     rows = {
         each: (each.table.entity, label)
-        for each in beliefs
+        for each in expectations
         if not draft_named(each.ref) and (label := clean(labels.get(each.ref, ""))) is not None
     }
     namesakes = call.conversation.namesakes({*rows.values()}) if rows else {}
@@ -383,45 +394,45 @@ def _check_apart(call: Call, beliefs: Iterable[Belief], labels: Mapping[str, str
             raise ambiguous_label(each.ref, others[0], pair[1], each.field)
 
 
-def _labels(call: Call, beliefs: Iterable[Belief]) -> dict[str, str]:
+def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
     """Return the labels of rows and pending drafts, by ref, as far as the session sees them."""
     by_table: dict[ToolTable, list[str]] = {}
-    for each in beliefs:
+    for each in expectations:
         by_table.setdefault(each.table, []).append(each.ref)
     labels: dict[str, str] = {}
-    found: list[Foreign] = []
+    refs_found: list[ForeignRef] = []
     for table, refs in by_table.items():
-        drafts = call.drafts_named(refs, table.entity)
+        drafts = call.pending_drafts(refs, table.entity)
         labels |= {ref: draft.label for ref, draft in drafts.items() if draft.label is not None}
         # a draft that is saved may be called otherwise as a row, and its call be made again
         rows = [ref for ref in refs if draft_named(ref) is None]
-        keys = call.resolved((ref, table.entity) for ref in rows)
+        keys = call.resolve((ref, table.entity) for ref in rows)
         if table.keys.label is not None:
-            found += [Foreign({"": ref}, "", table, key) for (ref, _), key in keys.items()]
-    return labels | put_labels(call.session, found, "legend")
+            refs_found += [ForeignRef({"": ref}, "", table, key) for (ref, _), key in keys.items()]
+    return labels | put_labels(call.session, refs_found, "legend")
 
 
-def _is_said(label: str, said: str, call: Call) -> bool:
+def _matches_label(label: str, value: str, call: Call) -> bool:
     """Tell whether a text is a label: as it is, without keys, or as rows show it."""
-    spelt = (
+    spellings = (
         label,
         clean(label),
         replace_keys(label, call.conversation, call.setting.tables.shown),
     )
-    return said in spelt or clean(said) in spelt
+    return value in spellings or clean(value) in spellings
 
 
 def _split_expectations(
-    given: Any, table: ToolTable, refs: Collection[str]
+    expect: Any, table: ToolTable, refs: Collection[str]
 ) -> tuple[Mapping[str, Any], Any]:
     """Return what `expect` says by ref, and what else it says."""
-    if not isinstance(given, Mapping):
-        return {}, given
-    by_ref = {name: said for name, said in given.items() if name in refs}
-    for name in given.keys() - by_ref.keys() - table.columns.keys():
+    if not isinstance(expect, Mapping):
+        return {}, expect
+    by_ref = {name: value for name, value in expect.items() if name in refs}
+    for name in expect.keys() - by_ref.keys() - table.columns.keys():
         if parse_ref(name) is not None:
             raise invalid_value(f"expect.{name}", "about a ref that filters name")
-    return by_ref, {name: each for name, each in given.items() if name not in by_ref} or None
+    return by_ref, {name: each for name, each in expect.items() if name not in by_ref} or None
 
 
 class _ExpectationReader:
@@ -432,91 +443,91 @@ class _ExpectationReader:
         beliefs: is added to.
     """
 
-    def __init__(self, tables: ToolTables, beliefs: list[Belief]) -> None:
+    def __init__(self, tables: ToolTables, expectations: list[Expectation]) -> None:
         self._tables = tables
-        self._beliefs = beliefs
+        self._expectations = expectations
 
-    def plain(self, arguments: Arguments) -> Arguments:
+    def without_labels(self, arguments: Arguments) -> Arguments:
         """Return arguments as they are without labels."""
-        table = self._tables.named(arguments.table)
+        table = self._tables.by_name(arguments.table)
         match arguments:
             case DbCreate():
                 also = [self._new_rows(each) for each in arguments.also]
                 return self._new_rows(arguments).model_copy(update={"also": also})
             case DbUpdate() | DbDelete():
-                return self._written(table, arguments)
+                return self._write(table, arguments)
             case DbEditList():
-                return self._edited(table, arguments)
+                return self._edit_list(table, arguments)
         return arguments
 
-    def _new_rows(self, given: _Rows) -> _Rows:
-        table = self._tables.named(given.table)
-        self._say(table, given.drafts, given.expect)
-        return given.model_copy(update={"data": self._rows(table, given.data)})
+    def _new_rows(self, new: _Rows) -> _Rows:
+        table = self._tables.by_name(new.table)
+        self._add(table, new.drafts, new.expect)
+        return new.model_copy(update={"data": self._rows(table, new.data)})
 
-    def _written(self, table: ToolTable, given: DbUpdate | DbDelete) -> DbUpdate | DbDelete:
-        plain = {"expect": self._chosen(table, given)}
-        if isinstance(given, DbUpdate):
-            plain["data"] = self._rows(table, given.data)
-        return given.model_copy(update=plain)
+    def _write(self, table: ToolTable, write: DbUpdate | DbDelete) -> DbUpdate | DbDelete:
+        update = {"expect": self._selected(table, write)}
+        if isinstance(write, DbUpdate):
+            update["data"] = self._rows(table, write.data)
+        return write.model_copy(update=update)
 
-    def _chosen(self, table: ToolTable, given: DbUpdate | DbDelete) -> Any:
+    def _selected(self, table: ToolTable, write: DbUpdate | DbDelete) -> Any:
         """Note what is said of the rows that filters name; return what is said by column."""
-        chosen = chosen_refs(given.filters, table)
+        selected = row_refs(write.filters, table)
         others = {
-            ref: entity for ref, entity in refs_of(given.filters, table) if ref not in chosen
+            ref: entity for ref, entity in refs_in(write.filters, table) if ref not in selected
         }
-        by_ref, expect = _split_expectations(given.expect, table, {*chosen, *others})
+        by_ref, expect = _split_expectations(write.expect, table, {*selected, *others})
         if by_ref or others:
-            for ref, entity in {**dict.fromkeys(chosen, table.entity), **others}.items():
+            for ref, entity in {**dict.fromkeys(selected, table.entity), **others}.items():
                 if (target := self._tables.of_entity(entity)) is not None:
-                    self._say(target, [ref], by_ref.get(ref), f"expect.{ref}")
+                    self._add(target, [ref], by_ref.get(ref), f"expect.{ref}")
         elif not isinstance(expect, Mapping):
-            self._say(table, chosen, expect)
+            self._add(table, selected, expect)
         return expect
 
-    def _edited(self, table: ToolTable, given: DbEditList) -> DbEditList:
+    def _edit_list(self, table: ToolTable, arguments: DbEditList) -> DbEditList:
         # a token was shown with the list, and is of no other row's
-        if given.edits and not given.preview and given.token is None:
-            self._say(table, [given.row], given.expect)
-        listed, edits = list_named(table, given.name), []
-        for edit in given.edits:
-            target, data = table_of(edit, listed), edit.data
+        if arguments.edits and not arguments.preview and arguments.token is None:
+            self._add(table, [arguments.row], arguments.expect)
+        listed, edits = list_by_name(table, arguments.name), []
+        for edit in arguments.edits:
+            target, data = item_table(edit, listed), edit.data
             if target is not None:
                 data = self._rows(target, data)
                 if edit.ref is not None and edit.expect is None:
-                    self._say(target, [edit.ref], None)
+                    self._add(target, [edit.ref], None)
             edits.append(edit.model_copy(update={"data": data}))
-        return given.model_copy(update={"edits": edits})
+        return arguments.model_copy(update={"edits": edits})
 
-    def _say(
-        self, table: ToolTable, refs: Sequence[Any], given: Any, field: str = "expect"
+    def _add(
+        self, table: ToolTable, refs: Sequence[Any], expect: Any, field: str = "expect"
     ) -> None:
         """Note what is said of rows: nothing, the same of all, or something of each."""
-        said = given if isinstance(given, list) else [given] * len(refs)
-        are_words = all(each is None or isinstance(each, str | dict) for each in said)
-        if len(said) != len(refs) or not are_words:
+        values = expect if isinstance(expect, list) else [expect] * len(refs)
+        is_valid = all(each is None or isinstance(each, str | dict) for each in values)
+        if len(values) != len(refs) or not is_valid:
             raise invalid_value(field, f"labels as rows show them, of {len(refs)} refs")
-        for ref, each in zip(refs, said, strict=True):
+        for ref, each in zip(refs, values, strict=True):
             if isinstance(ref, str) and ref:  # what else it is, is refused as a value
-                self._beliefs.append(Belief(ref, table, field, each))
+                self._expectations.append(Expectation(ref, table, field, each))
 
-    def _rows(self, table: ToolTable, given: Any) -> Any:
+    def _rows(self, table: ToolTable, data: Any) -> Any:
         """Return values by column, of a row or of several, without the labels of refs."""
-        if isinstance(given, list):
-            return [self._rows(table, each) for each in given]
-        if not isinstance(given, dict):
-            return given
-        row = dict(given)
-        for name, value in given.items():
+        if isinstance(data, list):
+            return [self._rows(table, each) for each in data]
+        if not isinstance(data, dict):
+            return data
+        row = dict(data)
+        for name, value in data.items():
             if name in table.targets:
-                self._take(table, table.targets[name], name, row)
+                self._take_label(table, table.targets[name], name, row)
                 row[name] = self._rows(table.targets[name], value)
             elif name in table.columns and (entity := table.columns[name].entity) is not None:
-                self._take(table, self._tables.of_entity(entity), name, row)
+                self._take_label(table, self._tables.of_entity(entity), name, row)
         return row
 
-    def _take(
+    def _take_label(
         self, table: ToolTable, target: ToolTable | None, name: str, row: dict[str, Any]
     ) -> None:
         """Take out of a row what it says of those that one of its fields names by refs."""
@@ -524,4 +535,4 @@ class _ExpectationReader:
         field = f"_{name}_label{'s' * is_list}"
         if target is not None and field not in table.columns:
             refs = row[name] if is_list else [row[name]]
-            self._say(target, refs, row.pop(field, None), field)
+            self._add(target, refs, row.pop(field, None), field)

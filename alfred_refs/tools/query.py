@@ -12,7 +12,7 @@
 >>> toolset.call(session, "db_read", asked)
 {'table': 'lines', 'totals': [{'recipe_id': 'recipe_1', 'count(*)': 2, 'max(position)': 2,
 '_recipe_id_label': 'Soup'}], 'more': False}
->>> totals = totals_of(DbRead(**asked), toolset.tables.named("lines"))
+>>> totals = totals_of(DbRead(**asked), toolset.tables.by_name("lines"))
 >>> [group.name for group in totals.groups], [total.function for total in totals.totals]
 (['recipe_id'], ['count', 'max'])
 
@@ -73,12 +73,12 @@ from alfred_refs.mapping.columns import (
 from alfred_refs.mapping.key_columns import undecorated_type
 from alfred_refs.mapping.keys import Key, find_keys
 from alfred_refs.tools.answers import (
-    Foreign,
+    ForeignRef,
     Rendering,
     Shape,
-    holds_everywhere,
+    applies_everywhere,
     key_in,
-    referring,
+    ref_columns,
 )
 from alfred_refs.tools.arguments import DbRead, repair_arguments
 from alfred_refs.tools.call import Call
@@ -90,12 +90,12 @@ from alfred_refs.tools.errors import (
     invalid_total,
     unknown_column,
 )
-from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Condition, Conditions, Keys, comparable, operand
 from alfred_refs.tools.rules import Reading, Row
 from alfred_refs.tools.tables import ToolColumn, ToolTable
 
-_LONGEST = 200  # characters of one value: a model repeats the cursor letter by letter
+_MAX_VALUE_LENGTH = 200  # characters of one value: a model repeats the cursor letter by letter
 
 
 class Cursor(BaseModel):
@@ -126,30 +126,32 @@ class Cursor(BaseModel):
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def may_carry(values: Values, value: Any) -> bool:
+def is_portable(values: Values, value: Any) -> bool:
     """Tell whether a cursor may have a value, and gives it back as the database has it.
 
     It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some
     drivers have infinity there, and in another time zone they are none; and psycopg has no time at
     all for an infinite one.
     """
-    shown = values.show(value)
-    if isinstance(shown, str) and (len(shown) > _LONGEST or find_keys(shown)):
+    json_value = values.show(value)
+    if isinstance(json_value, str) and (
+        len(json_value) > _MAX_VALUE_LENGTH or find_keys(json_value)
+    ):
         return False
     if not values.exact or getattr(value, "year", None) in (dt.MINYEAR, dt.MAXYEAR):
         return value is None
     if value == dt.timedelta():
         return False
     try:
-        return bool(values.accept(shown) == value)
+        return bool(values.accept(json_value) == value)
     except UnfitValueError:  # as infinity, and what is not a number
         return False
 
 
 def question_of(read: DbRead) -> str:
     """Return a digest of what a cursor belongs to: all but how much is shown of it."""
-    shown = {"cursor", "limit", "columns"} | (set() if read.drafts else {"drafts"})
-    return _digest_of(read.model_dump(exclude=shown, mode="json"))
+    display_only = {"cursor", "limit", "columns"} | (set() if read.drafts else {"drafts"})
+    return _digest_of(read.model_dump(exclude=display_only, mode="json"))
 
 
 def _digest_of(value: Any) -> str:
@@ -207,7 +209,7 @@ class Order:
         Raises:
             ToolError: the cursor has not what this order needs.
         """
-        parts = self.table.parts_of(key)
+        parts = self.table.key_parts(key)
         if not parts:
             raise invalid_cursor()
         model = self.table.model
@@ -215,7 +217,7 @@ class Order:
         order = reversed([*self.columns.items()])
         if cursor.after is None:
             for column, descending in order:
-                last = self._looked_up(column, parts)
+                last = self._last_value(column, parts)
                 attribute = comparable(getattr(model, column.name))
                 further = attribute < last if descending else attribute > last
                 without = and_(attribute.is_(null()), last.is_not(null()))
@@ -232,7 +234,7 @@ class Order:
         """Return a statement of what orders the row where a read stopped, if it is there."""
         model = self.table.model
         columns = (getattr(model, column.name) for column in self.columns)
-        is_row = self._is_row(model, self.table.parts_of(key))
+        is_row = self._is_row(model, self.table.key_parts(key))
         return select(literal(1), *columns).select_from(model).where(*is_row)
 
     def seen(self, values: Iterable[Any]) -> str:
@@ -241,7 +243,7 @@ class Order:
             [column.values.show(each) for column, each in zip(self.columns, values, strict=True)]
         )
 
-    def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
+    def _last_value(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
         """Return what the last row has in a column now."""
         row = aliased(self.table.model)
         last = select(comparable(getattr(row, column.name))).where(*self._is_row(row, parts))
@@ -298,8 +300,8 @@ class GivenOrder:
 
 def directions_of(read: DbRead) -> list[tuple[str, bool]]:
     """Return what is to be ordered by, each with whether the greatest comes first."""
-    asked, directions = read.order_by or [], read.order_dir
-    names = [asked] if isinstance(asked, str) else asked
+    order_by, directions = read.order_by or [], read.order_dir
+    names = [order_by] if isinstance(order_by, str) else order_by
     if not isinstance(directions, list):
         directions = [directions] * len(names)
     elif len(directions) != len(names):
@@ -317,11 +319,11 @@ def order_of(read: Reading, table: ToolTable) -> Order:
     for name, descending in directions_of(read.arguments):
         if name == table.own:
             return Order(table, columns, descending)
-        columns.setdefault(_orderable(name, table), descending)
+        columns.setdefault(_orderable_column(name, table), descending)
     return Order(table, columns, descending)
 
 
-def _orderable(name: str, table: ToolTable) -> ToolColumn:
+def _orderable_column(name: str, table: ToolTable) -> ToolColumn:
     usable = [each.name for each in table.columns.values() if each.values.ordered]
     column = table.columns.get(name)
     if column is None:
@@ -332,7 +334,7 @@ def _orderable(name: str, table: ToolTable) -> ToolColumn:
     return column
 
 
-def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
+def read_conditions(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
     """Return what rows must meet: filters, or-filters, and what hooks added."""
     arguments = read.arguments
     asked = conditions.all_of(arguments.filters, table)
@@ -347,7 +349,7 @@ _CALL = re.compile(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", re.DOTALL)
 _COUNT = "count"
 _ORDERED = ("min", "max")
 _FUNCTIONS = ("sum", "avg", *_ORDERED)
-_KNOWN = "use 'count(*)', or 'sum', 'avg', 'min' or 'max' of a column"
+_KNOWN_TOTALS = "use 'count(*)', or 'sum', 'avg', 'min' or 'max' of a column"
 
 # what drivers take a year or a month of a duration for
 _DAYS = {"year": 365, "month": 30}
@@ -374,7 +376,7 @@ class Total:
         """Return what answers it, as exact as the database has it."""
         if self.column is None:
             return func.count()
-        attribute = as_loaded(getattr(model, self.column.name))
+        attribute = summable(getattr(model, self.column.name))
         function = getattr(func, self.function)
         if self.function in _ORDERED or is_interval(attribute.type):
             return type_coerce(function(attribute), attribute.type)
@@ -411,11 +413,11 @@ class Totals:
     def statement(self, read: DbRead, conditions: Sequence[Condition]) -> Select[Any]:
         """Return the statement that answers: groups, totals, and how many rows there are."""
         model = self.table.model
-        groups = [as_loaded(getattr(model, column.name)) for column in self.groups]
+        groups = [summable(getattr(model, column.name)) for column in self.groups]
         asked = [total.expression(model) for total in self.totals]
         statement = select(*groups, *asked, func.count()).select_from(model).where(*conditions)
         # by their places: what a driver sends twice is not the same to PostgreSQL
-        places = [_place(n) for n in range(1, len(groups) + 1)]
+        places = [_column_number(n) for n in range(1, len(groups) + 1)]
         return statement.group_by(*places).order_by(*self._order(read), *places)
 
     def _order(self, read: DbRead) -> Iterator[ColumnElement[Any]]:
@@ -423,16 +425,16 @@ class Totals:
         names = [*(column.name for column in self.groups), *(each.name for each in self.totals)]
         refs = [each.name for each in self.groups if each.values.family == "ref"]
         usable = [name for name in names if name not in refs]
-        given = directions_of(read)
-        if not given and "order_dir" not in read.model_fields_set:
-            given = [(self.totals[0].name, True)]
-        for asked, descending in given or [(self.totals[0].name, read.order_dir == "desc")]:
-            name = asked if asked in self.table.columns else _canonical(asked)
+        directions = directions_of(read)
+        if not directions and "order_dir" not in read.model_fields_set:
+            directions = [(self.totals[0].name, True)]
+        for asked, descending in directions or [(self.totals[0].name, read.order_dir == "desc")]:
+            name = asked if asked in self.table.columns else _normalized(asked)
             if name in refs:
                 raise invalid_order(name, "holds refs", usable)
             if name not in names:
                 raise invalid_order(name, "is not among the columns that are asked for", usable)
-            place = _place(names.index(name) + 1)
+            place = _column_number(names.index(name) + 1)
             yield (place.desc() if descending else place.asc()).nulls_last()
 
     def check(self, read: DbRead) -> None:
@@ -456,7 +458,7 @@ def totals_of(read: DbRead, table: ToolTable) -> Totals | None:
         ToolError: there is no such total, or no groups by such a column.
     """
     names = dict.fromkeys(read.columns or ())
-    calls = {name: call for name in names if (call := _call_in(name, table)) is not None}
+    calls = {name: call for name in names if (call := _parse_total(name, table)) is not None}
     if not calls:
         return None
     totals = {}
@@ -469,7 +471,7 @@ def totals_of(read: DbRead, table: ToolTable) -> Totals | None:
     return found
 
 
-def as_loaded(attribute: Any) -> Any:
+def summable(attribute: Any) -> Any:
     """Return an attribute as its values add up the way that drivers load them.
 
     Of a duration that is a year of 365 days and a month of 30, so that it has days alone.
@@ -478,26 +480,24 @@ def as_loaded(attribute: Any) -> Any:
         return attribute
     parts = {each: func.extract(each, attribute) for each in ("year", "month", "day")}
     days = parts["year"] * _DAYS["year"] + parts["month"] * _DAYS["month"] + parts["day"]
-    nothing: ColumnElement[Any] = literal_column("0")
+    zero: ColumnElement[Any] = literal_column("0")
     time = (func.extract(each, attribute) for each in ("hour", "minute"))
-    whole = (cast(each, Integer) for each in (days, *time))
+    integers = (cast(each, Integer) for each in (days, *time))
     seconds: ColumnElement[Any] = cast(func.extract("second", attribute), Double())
-    return type_coerce(
-        func.make_interval(nothing, nothing, nothing, *whole, seconds), attribute.type
-    )
+    return type_coerce(func.make_interval(zero, zero, zero, *integers, seconds), attribute.type)
 
 
-def _place(number: int) -> ColumnElement[Any]:
+def _column_number(number: int) -> ColumnElement[Any]:
     return literal_column(str(number))
 
 
-def _call_in(name: str, table: ToolTable) -> tuple[str, str] | None:
+def _parse_total(name: str, table: ToolTable) -> tuple[str, str] | None:
     """Return the function and its argument, where a name is not a column's."""
     found = None if name in table.columns else _CALL.fullmatch(name)
     return None if found is None else (found[1].lower(), found[2])
 
 
-def _canonical(name: str) -> str:
+def _normalized(name: str) -> str:
     found = _CALL.fullmatch(name)
     return name if found is None else f"{found[1].lower()}({found[2]})"
 
@@ -510,19 +510,19 @@ def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:
         remedy = "use 'count(*)', with a filter 'is_not_null' if rows without one do not count"
         raise invalid_total(name, "counts values, and rows are counted", remedy)
     if function not in _FUNCTIONS:
-        raise invalid_total(name, "is no total", _KNOWN)
-    of_each = {each.name: _why_not(function, each, table) for each in table.columns.values()}
-    usable = [each for each, why in of_each.items() if why is None]
-    if argument not in of_each:
+        raise invalid_total(name, "is no total", _KNOWN_TOTALS)
+    reasons = {each.name: _unfit_reason(function, each, table) for each in table.columns.values()}
+    usable = [each for each, reason in reasons.items() if reason is None]
+    if argument not in reasons:
         raise unknown_column(table.name, argument, usable)
-    why = of_each[argument]
-    if why is not None:
+    reason = reasons[argument]
+    if reason is not None:
         remedy = f"use one of {_list_columns(usable)}" if usable else "use 'count(*)'"
-        raise invalid_total(name, f"is of {why}", remedy)
+        raise invalid_total(name, f"is of {reason}", remedy)
     return Total(f"{function}({argument})", function, table.columns[argument])
 
 
-def _why_not(function: str, column: ToolColumn, table: ToolTable) -> str | None:
+def _unfit_reason(function: str, column: ToolColumn, table: ToolTable) -> str | None:
     """Return what a column has instead of values that a function takes; `None` if it has these."""
     if column.key is not None:
         return "refs, which are names"
@@ -580,7 +580,7 @@ def _list_columns(names: Iterable[str]) -> str:
 _MORE = "there are more groups: order them, filter the rows, or raise limit"
 
 
-class Counter:
+class TotalsReader:
     """Counts for one call."""
 
     def __init__(self, call: Call) -> None:
@@ -596,17 +596,17 @@ class Counter:
         """
         most, asked = self._call.setting.limits.rows, reading.arguments.limit
         limit = most if asked is None else min(asked, most)
-        found = self._read_groups(reading, totals, keys, limit)
-        if keys and not any(count for *_, count in found):
-            reading.notes += check_there(self._call, keys)
+        groups = self._read_groups(reading, totals, keys, limit)
+        if keys and not any(count for *_, count in groups):
+            reading.notes += check_existence(self._call, keys)
         rendering = self._call.rendering([], shape := Shape(totals.table, totals.groups))
-        places = iter(range(1, len(found) + 1))
+        places = iter(range(1, len(groups) + 1))
 
         def render(entry: Sequence[Any]) -> Row:
             return _row(entry, totals, rendering, f"totals[{next(places)}]")
 
-        rows = self._call.room().take(found[:limit], render, [rendering.cut])
-        more = len(rows) < len(found)
+        rows = self._call.room().take(groups[:limit], render, [rendering.cut])
+        more = len(rows) < len(groups)
         if more and asked is None:
             reading.notes.append(_MORE)
         answer = {"table": totals.table.name, "totals": rows, "more": more}
@@ -621,25 +621,25 @@ class Counter:
         if reading.empty or (reading.keys is not None and not reading.keys):
             nothing = [0 if each.column is None else None for each in totals.totals]
             return [] if totals.groups else [[*nothing, 0]]
-        conditions = rows_asked_for(reading, totals.table, Conditions(keys))
+        conditions = read_conditions(reading, totals.table, Conditions(keys))
         if reading.keys is not None:
             own = getattr(totals.table.model, totals.table.ref_field)
-            conditions.append(own.in_(self._call.keys_given(reading.keys, totals.table)))
+            conditions.append(own.in_(self._call.statement_keys(reading.keys, totals.table)))
         statement = totals.statement(reading.arguments, conditions).limit(limit + 1)
-        options = (each for each in reading.options if holds_everywhere(each))
+        options = (each for each in reading.options if applies_everywhere(each))
         return list(self._call.session.execute(statement.options(*options)))
 
-    def _foreign(self, rows: Sequence[Row], shape: Shape) -> Iterator[Foreign]:
+    def _foreign(self, rows: Sequence[Row], shape: Shape) -> Iterator[ForeignRef]:
         """Yield the refs of groups, whose labels can be read: their keys have just been met."""
         tables = self._call.setting.tables
-        found = [
-            Foreign(row, column.name, target)
-            for column, _, target in referring(shape, tables)
+        refs = [
+            ForeignRef(row, column.name, target)
+            for column, _, target in ref_columns(shape, tables)
             for row in rows
             if row[column.name] is not None
         ]
-        keys = self._call.conversation.known_keys({each.ref for each in found}) if found else {}
-        for each in found:
+        keys = self._call.conversation.keys_held({each.ref for each in refs}) if refs else {}
+        for each in refs:
             if each.ref in keys:
                 each.key = key_in(each.target, keys[each.ref])
                 yield each

@@ -45,34 +45,34 @@ from alfred_refs.tools.drafts import (
     DraftRecord,
     DraftRecords,
     DraftRows,
+    draft_number,
     draft_records,
-    is_of,
+    is_draft_of,
     matching_records,
-    number_of,
 )
 from alfred_refs.tools.errors import invalid_cursor, invalid_filter, no_semantic_search, no_totals
-from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import (
     Condition,
     Conditions,
     Keys,
     check_budget,
     check_filters,
-    chosen_refs,
     is_semantic,
-    refs_of,
+    refs_in,
+    row_refs,
 )
 from alfred_refs.tools.query import (
-    Counter,
     Cursor,
     GivenOrder,
     Order,
     Totals,
+    TotalsReader,
     cursor_of,
-    may_carry,
+    is_portable,
     order_of,
     question_of,
-    rows_asked_for,
+    read_conditions,
     totals_of,
 )
 from alfred_refs.tools.rules import Reading, Row
@@ -89,11 +89,11 @@ class Reader:
 
     def read(self, arguments: DbRead) -> dict[str, Any]:
         """Return the answer to a question."""
-        table = self._setting.tables.named(arguments.table)
-        asked, semantic = _without_semantic(arguments)
+        table = self._setting.tables.by_name(arguments.table)
+        asked, semantic = _split_semantic(arguments)
         totals = self._totals(asked, table)
         cursor = None if totals else cursor_of(arguments)
-        named = self._resolve_filters(asked, table, totals, cursor)
+        refs = self._resolve_filters(asked, table, totals, cursor)
         reading = Reading(self._call.session, table.model, asked, semantic)
         reading.totals = totals is not None
         for hooks in self._setting.hooks_of(table):
@@ -104,10 +104,10 @@ class Reader:
         if reading.arguments is not asked:
             check_budget(reading.arguments, table, self._setting.max_written)
             totals = self._totals(reading.arguments, table)
-            named = self._resolve_filters(reading.arguments, table, totals, cursor)
+            refs = self._resolve_filters(reading.arguments, table, totals, cursor)
         if totals is not None:
-            return Counter(self._call).answer(reading, totals, named.keys)
-        return self._answer(reading, table, arguments, cursor, named)
+            return TotalsReader(self._call).answer(reading, totals, refs.keys)
+        return self._answer(reading, table, arguments, cursor, refs)
 
     def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
         """Return the totals that are asked for in place of rows."""
@@ -122,36 +122,38 @@ class Reader:
         table: ToolTable,
         question: DbRead,
         cursor: Cursor | None,
-        named: _NamedRows,
+        refs: _FilterRefs,
     ) -> dict[str, Any]:
-        asked, most = reading.arguments, self._setting.limits.rows
-        limit = most if asked.limit is None else min(asked.limit, most)
-        page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, named)
-        found = self._drafts(reading, page) if named.drafts else DraftRecords()
-        drafts = found.records[:limit]
+        asked, max_rows = reading.arguments, self._setting.limits.rows
+        limit = max_rows if asked.limit is None else min(asked.limit, max_rows)
+        page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, refs)
+        drafts_found = self._drafts(reading, page) if refs.drafts else DraftRecords()
+        drafts = drafts_found.records[:limit]
         page = replace(page, limit=limit - len(drafts))
-        more = len(drafts) < len(found.records)
+        more = len(drafts) < len(drafts_found.records)
         instances: list[Any] = []
         if not more:
             instances, more = self._instances(reading, page)
-        if page.named.keys and not (more or reading.empty):
-            self._check_named(reading, page, instances)
+        if page.refs.keys and not (more or reading.empty):
+            self._check_missing(reading, page, instances)
         rendering = self._call.rendering(instances, page.shape, reading.options)
         draft_rows = DraftRows(
-            self._call, rendering, found.labels, whole=reading.arguments.columns is None
+            self._call, rendering, drafts_found.labels, whole=reading.arguments.columns is None
         )
         shown = self._rows([*drafts, *instances], page.shape, rendering, draft_rows)
         saved = shown[len(drafts) :]
         for hooks in self._setting.hooks_of(table):
             hooks.after_read(reading, saved)
-        self._call.shorten(saved, page.shape, rendering.cut)
+        self._call.limit_hook_depth(saved, page.shape, rendering.cut)
         rows = [*shown[: len(drafts)], *saved]
         more = more or len(shown) < len(drafts) + len(instances)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         answer["more"] = more
         if more and shown:
             last = [*drafts, *instances][len(shown) - 1]
-            answer["cursor"] = Verbatim(self._next(reading, question, page, last, len(saved)))
+            answer["cursor"] = Verbatim(
+                self._cursor_after(reading, question, page, last, len(saved))
+            )
         return self._call.finish_answer(answer, reading.notes, rendering, draft_rows.foreign())
 
     def _rows(
@@ -167,7 +169,7 @@ class Reader:
 
     def _resolve_filters(
         self, asked: DbRead, table: ToolTable, totals: Totals | None, cursor: Cursor | None
-    ) -> _NamedRows:
+    ) -> _FilterRefs:
         """Return what refs in filters name: at most one round trip for drafts, one for rows.
 
         In totals there are rows alone: a draft is refused where one is needed.
@@ -176,11 +178,11 @@ class Reader:
         if asked.drafts:
             drafts = self._pending(asked, table, cursor)
         elif not filters:
-            return _NamedRows()
+            return _FilterRefs()
         else:
-            chosen = [] if totals else chosen_refs(filters, table)
-            drafts = self._call.drafts_named(chosen, table.entity)
-        return _NamedRows(drafts, self._call.resolved(refs_of(filters, table, drafts)))
+            chosen = [] if totals else row_refs(filters, table)
+            drafts = self._call.pending_drafts(chosen, table.entity)
+        return _FilterRefs(drafts, self._call.resolve(refs_in(filters, table, drafts)))
 
     def _pending(self, asked: DbRead, table: ToolTable, cursor: Cursor | None) -> dict[str, Draft]:
         """Return the pending drafts of a table; without filters no more than may be shown."""
@@ -188,7 +190,7 @@ class Reader:
         drafts = (
             draft
             for draft in self._call.conversation.drafts(table.entity)
-            if number_of(draft.ref) > last and is_of(table, draft)
+            if draft_number(draft.ref) > last and is_draft_of(table, draft)
         )
         is_filtered = bool(asked.filters or asked.or_filters)
         most = None if is_filtered else self._setting.limits.rows + 1
@@ -202,46 +204,46 @@ class Reader:
             raise invalid_filter(SEMANTIC, "has no answer for drafts", "leave it out")
         if reading.empty or reading.keys is not None or page.has_rows_before:
             return DraftRecords()
-        found = draft_records(self._call, page.named.drafts.values(), table, filters)
+        drafts = draft_records(self._call, page.refs.drafts.values(), table, filters)
         either = [OrGroup(any_of=asked.or_filters)] if asked.or_filters else []
-        met = matching_records(found.records, [*asked.filters, *either])
-        waiting = [each for each in met if number_of(each.name) > page.last_draft]
-        return DraftRecords(waiting, found.labels)
+        matching = matching_records(drafts.records, [*asked.filters, *either])
+        remaining = [each for each in matching if draft_number(each.name) > page.last_draft]
+        return DraftRecords(remaining, drafts.labels)
 
     def _instances(self, reading: Reading, page: _Page) -> tuple[list[Any], bool]:
         """Return the rows to show, and whether there are more."""
         if reading.empty or reading.arguments.drafts:
             return [], False
-        table, cursor, drafts = page.shape.table, page.cursor, page.named.drafts
-        conditions = rows_asked_for(reading, table, Conditions(page.named.keys, drafts))
+        table, cursor, drafts = page.shape.table, page.cursor, page.refs.drafts
+        conditions = read_conditions(reading, table, Conditions(page.refs.keys, drafts))
         if reading.keys is not None:
-            return self._in_given_order(reading, page, conditions)
+            return self._find_in_given_order(reading, page, conditions)
         order = order_of(reading, table)
         if drafts and sqla.is_false(and_(true(), *conditions)):  # they alone are asked for
             return [], False
         if cursor is not None and cursor.draft is None:
-            conditions.append(self._beyond(cursor, order))
+            conditions.append(self._after_cursor(cursor, order))
         return self._find_rows(page.statement(conditions, order), reading, page)
 
-    def _check_named(self, reading: Reading, page: _Page, found: Sequence[Any]) -> None:
+    def _check_missing(self, reading: Reading, page: _Page, instances: Sequence[Any]) -> None:
         """Check that rows are there which are named and not found, or where nothing is found."""
-        asked, table, keys = reading.arguments, page.shape.table, page.named.keys
-        if found:
+        asked, table, keys = reading.arguments, page.shape.table, page.refs.keys
+        if instances:
             if page.cursor is not None or reading.keys is not None:
                 return  # they may be among the others
-            chosen = {*chosen_refs([*asked.filters, *asked.or_filters], table)}
-            if not chosen:
+            missing = {*row_refs([*asked.filters, *asked.or_filters], table)}
+            if not missing:
                 return
-            chosen.difference_update(self._call.refs_of(found, table))
-            keys = {wanted: key for wanted, key in keys.items() if wanted[0] in chosen}
+            missing.difference_update(self._call.refs_of(instances, table))
+            keys = {wanted: key for wanted, key in keys.items() if wanted[0] in missing}
         if keys and (reading.keys is None or reading.keys):
-            reading.notes += check_there(self._call, keys)
+            reading.notes += check_existence(self._call, keys)
 
-    def _in_given_order(
+    def _find_in_given_order(
         self, reading: Reading, page: _Page, conditions: Sequence[Condition]
     ) -> tuple[list[Any], bool]:
         table = page.shape.table
-        keys = self._call.keys_given(reading.keys or (), table)
+        keys = self._call.statement_keys(reading.keys or (), table)
         if not keys:
             return [], False
         among = getattr(table.model, table.own or "").in_(keys)
@@ -257,7 +259,7 @@ class Reader:
         found = list(self._call.session.scalars(statement).unique())
         return found[: page.limit], len(found) > page.limit
 
-    def _beyond(self, cursor: Cursor, order: Order) -> Condition:
+    def _after_cursor(self, cursor: Cursor, order: Order) -> Condition:
         """Return that a row comes after the one where a read stopped, though that be gone by now.
 
         Raises:
@@ -277,7 +279,7 @@ class Reader:
                 raise invalid_cursor(changed=str(ref))
         return beyond
 
-    def _next(
+    def _cursor_after(
         self, reading: Reading, question: DbRead, page: _Page, last: Any, rows: int
     ) -> Cursor:
         """Return where a read stopped: after the last draft or row, and so many rows."""
@@ -285,11 +287,11 @@ class Reader:
         if reading.keys is not None:
             return Cursor(question=asked, shown=page.start + rows)
         if isinstance(last, DraftRecord):
-            return Cursor(question=asked, draft=number_of(last.name))
+            return Cursor(question=asked, draft=draft_number(last.name))
         order = order_of(reading, table)
         values = [(column.values, getattr(last, column.name)) for column in order.columns]
         [ref] = self._call.refs_of([last], table)
-        if all(starmap(may_carry, values)):
+        if all(starmap(is_portable, values)):
             after = [of.show(value) for of, value in values]
             return Cursor(question=asked, after=after, ref=ref)
         seen = order.seen(value for _, value in values)
@@ -297,7 +299,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class _NamedRows:
+class _FilterRefs:
     """What the refs in the filters of a question name.
 
     Attributes:
@@ -323,14 +325,14 @@ class _Page:
     shape: Shape
     limit: int
     cursor: Cursor | None
-    named: _NamedRows
+    refs: _FilterRefs
 
     def statement(
         self, conditions: Sequence[Condition], order: Order | GivenOrder
     ) -> Select[tuple[Any]]:
         """Return the statement that reads rows, and one more: it tells whether there are more."""
-        met = self.shape.statement().where(*conditions)
-        return met.order_by(*order.by()).limit(self.limit + 1)
+        selected = self.shape.statement().where(*conditions)
+        return selected.order_by(*order.by()).limit(self.limit + 1)
 
     @property
     def start(self) -> int:
@@ -348,7 +350,7 @@ class _Page:
         return self.cursor is not None and self.cursor.draft is None
 
 
-def _without_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
+def _split_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
     """Take the search by meaning out of the filters."""
     found = [each for each in arguments.filters if is_semantic(each)]
     if not found:

@@ -51,7 +51,7 @@ from alfred_refs.mapping.keys import (
     head,
     keys_in,
 )
-from alfred_refs.tools.arguments import DEEPEST
+from alfred_refs.tools.arguments import MAX_DEPTH
 
 Places = Mapping[str | None, str]
 """The entity of integers in members of a name; under `None`, of all others."""
@@ -66,9 +66,11 @@ def places_in(column: Any, entities: Entities) -> Places:
     declared = column.info.get("ref") if isinstance(column, Column) else None
     if declared is None or not isinstance(column.type, JSON):
         return {}
-    by_name = declared if isinstance(declared, Mapping) else {None: declared}
-    found = {name: _entity(column, target, entities) for name, target in by_name.items()}
-    return {name: entity for name, entity in found.items() if entity is not None}
+    targets = declared if isinstance(declared, Mapping) else {None: declared}
+    entities_by_name = {
+        name: _entity(column, target, entities) for name, target in targets.items()
+    }
+    return {name: entity for name, entity in entities_by_name.items() if entity is not None}
 
 
 def _entity(column: Column[Any], target: Any, entities: Entities) -> str | None:
@@ -84,8 +86,10 @@ def _entity(column: Column[Any], target: Any, entities: Entities) -> str | None:
             "class or column whose values are a primary key",
             'give a mapped class, or "table.column" as a foreign key has it',
         )
-    held = entities.key_column_of(table)
-    return held.entity if held is not None and held.key_type == "integer" else None
+    key_column = entities.key_column_of(table)
+    return (
+        key_column.entity if key_column is not None and key_column.key_type == "integer" else None
+    )
 
 
 def _table(column: Column[Any], target: Any) -> Any:
@@ -119,19 +123,19 @@ def map_document(
         SameNameError: two names in one object become one.
     """
     if isinstance(value, dict):
-        found = {
+        members = {
             name(key): map_document(each, places, leaf, name, places.get(key))
             for key, each in value.items()
         }
-        if len(found) < len(value):
+        if len(members) < len(value):
             raise SameNameError
-        return found
+        return members
     if isinstance(value, list):
         return [map_document(each, places, leaf, name, entity) for each in value]
     return leaf(value, entity or places.get(None))
 
 
-_FEWEST = 32  # letters that a key is spelt with
+_MIN_KEY_LENGTH = 32  # letters that a key is spelt with
 
 
 class Verbatim(str):
@@ -140,10 +144,10 @@ class Verbatim(str):
     __slots__ = ()
 
 
-DEEPEST_SHOWN = DEEPEST - 3
+MAX_DEPTH_SHOWN = MAX_DEPTH - 3
 """Levels of a value that are shown: a new row among others is given with as many."""
 
-MARK = Verbatim("…<cut: nested deeper>")
+DEPTH_MARK = Verbatim("…<cut: nested deeper>")
 """Stands in place of what is nested too deep to be shown."""
 
 
@@ -181,18 +185,18 @@ def key_number(value: Any, entity: str | None) -> Any:
     """Return a value in a document, told apart if it is an integer and so a key of an entity."""
     if entity is None or type(value) is not int:
         return value
-    found = KeyNumber(value)
-    found.entity = entity
-    return found
+    number = KeyNumber(value)
+    number.entity = entity
+    return number
 
 
 def shorten_text(text: str, most: int) -> str:
     """Return a text, or its head that tells how much is left out."""
-    short = head(text, most)
-    return text if short == text else CutText(short, len(text) - len(short))
+    shortened = head(text, most)
+    return text if shortened == text else CutText(shortened, len(text) - len(shortened))
 
 
-def limit_depth(value: Any, levels: int = DEEPEST_SHOWN) -> tuple[Any, bool]:
+def limit_depth(value: Any, levels: int = MAX_DEPTH_SHOWN) -> tuple[Any, bool]:
     """Return a value without what is nested too deep, and whether something was.
 
     Documents come as their driver loads them, which may be deeper than any code goes through.
@@ -200,7 +204,7 @@ def limit_depth(value: Any, levels: int = DEEPEST_SHOWN) -> tuple[Any, bool]:
     if not isinstance(value, Mapping | list | tuple):
         return value, False
     if not levels:
-        return MARK, True
+        return DEPTH_MARK, True
     if isinstance(value, Mapping):
         inside = {name: limit_depth(each, levels - 1) for name, each in value.items()}
         is_cut = any(cut for _, cut in inside.values())
@@ -224,63 +228,63 @@ def replace_keys(
         entities: of which a model may be shown refs; other keys are only told apart.
         longest: characters of a text, if not all of it is to be told.
     """
-    outgoing = _Outgoing(longest)
-    plain = outgoing.looked_at(value)
-    if not outgoing.differs:
+    replacer = _KeyReplacer(longest)
+    plain = replacer.collect(value)
+    if not replacer.has_keys:
         return plain
-    outgoing.name(conversation, entities)
-    return outgoing.written(plain)
+    replacer.resolve(conversation, entities)
+    return replacer.replace(plain)
 
 
 def is_plain(value: Any) -> bool:
     """Tell whether a value is surely told as it is: there is no room for a key in it."""
     kind = type(value)
     if kind is str:
-        return len(value) < _FEWEST and "<" not in value
+        return len(value) < _MIN_KEY_LENGTH and "<" not in value
     return value is None or kind is int or kind is bool
 
 
-class _Outgoing:
+class _KeyReplacer:
     """One answer: looked at as a whole, then written with the names of all its keys."""
 
     def __init__(self, longest: int | None) -> None:
-        self.differs = False
+        self.has_keys = False
         self._longest = longest
         self._names: dict[str, str] = {}  # that are told as they are: all rows have the same
         self._texts: dict[int, str] = {}  # that are not told as they are, by their identity
-        self._spelt: dict[KeySpelling, None] = {}
+        self._spellings: dict[KeySpelling, None] = {}
         self._keys: dict[uuid.UUID, None] = {}
         self._numbers: dict[tuple[str, Key], None] = {}
-        self._held: Mapping[Key, str] = {}
-        self._minted: Mapping[tuple[str, Key], str] = {}
+        self._refs: Mapping[Key, str] = {}
+        self._minted_refs: Mapping[tuple[str, Key], str] = {}
 
-    def looked_at(self, value: Any) -> Any:
+    def collect(self, value: Any) -> Any:
         """Return a value of JSON's types and those that are told apart, and note its keys."""
         if is_plain(value):  # the common way
             return value
         if isinstance(value, dict):
             names = self._names
             return {
-                names.get(name) or self._name(name): (
-                    each if is_plain(each) else self.looked_at(each)
+                names.get(name) or self._collect_name(name): (
+                    each if is_plain(each) else self.collect(each)
                 )
                 for name, each in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self.looked_at(each) for each in value]
-        return self._leaf(value)
+            return [self.collect(each) for each in value]
+        return self._collect_leaf(value)
 
-    def _name(self, name: Any) -> Any:
+    def _collect_name(self, name: Any) -> Any:
         if type(name) is str and is_plain(name):
             self._names[name] = name
             return name
-        return self.looked_at(name if isinstance(name, uuid.UUID) else str(name))
+        return self.collect(name if isinstance(name, uuid.UUID) else str(name))
 
-    def _leaf(self, value: Any) -> Any:
+    def _collect_leaf(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return self._collect_text(value)
         if isinstance(value, uuid.UUID | KeyNumber):
-            self.differs = True
+            self.has_keys = True
             if isinstance(value, KeyNumber):
                 self._numbers[value.entity, int(value)] = None
             else:
@@ -288,57 +292,61 @@ class _Outgoing:
             return value
         value = shown_number(value) if isinstance(value, Decimal) else value
         is_json = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-        return value if is_json else self._text(str(to_jsonable_python(value, fallback=str)))
+        return (
+            value if is_json else self._collect_text(str(to_jsonable_python(value, fallback=str)))
+        )
 
-    def _text(self, text: str) -> str:
+    def _collect_text(self, text: str) -> str:
         if isinstance(text, Verbatim):
             return str(text)  # another object, which is not written again
         if self._longest is not None and not isinstance(text, CutText):
             text = shorten_text(text, self._longest)
         found = dict.fromkeys(keys_in(text))
         if found or "<" in text or isinstance(text, CutText):
-            self.differs = True
+            self.has_keys = True
             self._texts[id(text)] = text
-            self._spelt |= found
+            self._spellings |= found
         return text
 
-    def name(self, conversation: SessionConversation, entities: Container[str]) -> None:
+    def resolve(self, conversation: SessionConversation, entities: Container[str]) -> None:
         """Give a ref to each key: at most two round trips."""
-        sought = dict.fromkeys([*self._keys, *(k for s in self._spelt for k in _keys_of(s))])
-        self._held = conversation.known_refs(sought, entities)
-        spelt = [_keys_of(each) for each in self._spelt]
-        spelt = [keys for keys in spelt if not any(key in self._held for key in keys)]
-        others = [*((key,) for key in self._keys if key not in self._held), *spelt]
+        candidates = dict.fromkeys(
+            [*self._keys, *(k for s in self._spellings for k in _keys_of(s))]
+        )
+        self._refs = conversation.refs_held(candidates, entities)
+        key_groups = [_keys_of(each) for each in self._spellings]
+        key_groups = [keys for keys in key_groups if not any(key in self._refs for key in keys)]
+        others = [*((key,) for key in self._keys if key not in self._refs), *key_groups]
         new = [*self._numbers, *((KEY, keys[0]) for keys in others)]
-        self._minted = dict(zip(new, conversation.refer_pairs(new), strict=True))
+        self._minted_refs = dict(zip(new, conversation.refer_pairs(new), strict=True))
 
-    def written(self, value: Any) -> Any:
+    def replace(self, value: Any) -> Any:
         """Return a value that was looked at with what a model sees in the place of keys."""
         if isinstance(value, str):
-            return self._written_text(value)
+            return self._replace_text(value)
         if isinstance(value, dict):
-            return {self.written(name): self.written(each) for name, each in value.items()}
+            return {self.replace(name): self.replace(each) for name, each in value.items()}
         if isinstance(value, list):
-            return [self.written(each) for each in value]
+            return [self.replace(each) for each in value]
         if isinstance(value, uuid.UUID):  # of a hook: a ref, where it is one
-            return self._held.get(value) or str(Mark(self._minted[KEY, value]))
+            return self._refs.get(value) or str(Mark(self._minted_refs[KEY, value]))
         if isinstance(value, KeyNumber):
-            return str(Mark(self._minted[value.entity, int(value)]))
+            return str(Mark(self._minted_refs[value.entity, int(value)]))
         return value
 
-    def _written_text(self, text: str) -> str:
+    def _replace_text(self, text: str) -> str:
         if id(text) not in self._texts:
             return text
-        written = encode_marks(text, self._mark_of)
-        return f"{written}…{cut_mark(text.more)}" if isinstance(text, CutText) else written
+        replace = encode_marks(text, self._mark_of)
+        return f"{replace}…{cut_mark(text.more)}" if isinstance(text, CutText) else replace
 
     def _mark_of(self, spelt: KeySpelling) -> Mark:
         keys = _keys_of(spelt)
-        if keys[0] in self._held:
-            return Mark(self._held[keys[0]], spelt.spelling)
-        if keys[-1] in self._held:  # a row's key that is text, to the letter
-            return Mark(self._held[keys[-1]])
-        return Mark(self._minted[KEY, keys[0]], spelt.spelling)
+        if keys[0] in self._refs:
+            return Mark(self._refs[keys[0]], spelt.spelling)
+        if keys[-1] in self._refs:  # a row's key that is text, to the letter
+            return Mark(self._refs[keys[-1]])
+        return Mark(self._minted_refs[KEY, keys[0]], spelt.spelling)
 
 
 def _keys_of(spelt: KeySpelling) -> tuple[Key, ...]:

@@ -4,7 +4,7 @@
 not hidden. They are read from the mapping once, when a toolset is made. A table or column that is
 hidden or not listed is refused with the message for one that does not exist.
 
->>> recipes = toolset.tables.named("recipes")
+>>> recipes = toolset.tables.by_name("recipes")
 >>> [column.name for column in recipes.columns.values() if column.creatable]
 ['name', 'servings']
 >>> recipes.columns["servings"].accept("four")
@@ -67,7 +67,7 @@ Attributes = set[tuple[Mapper[Any], str]]
 """Mapped attributes: the class that has each, and its name."""
 
 
-def permits_of(
+def permissions_of(
     models: Collection[type[Any]],
     read_only: Iterable[Any],
     verbs: Mapping[type[Any], Iterable[Verb]],
@@ -105,7 +105,7 @@ def permits_of(
                 "the models",
                 "add it to models",
             )
-    return permitted, {each for one in attributes for each in _written_by(*one)}
+    return permitted, {each for one in attributes for each in _with_foreign_keys(*one)}
 
 
 def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
@@ -123,12 +123,12 @@ def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
         ) from None
 
 
-def is_among(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
+def is_listed(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
     """Tell whether an attribute is listed, of the class or of one that it inherits from."""
     return any((each, name) in attributes for each in mapper.iterate_to_root())
 
 
-def linked_with(mapper: Mapper[Any], name: str) -> Iterator[tuple[Mapper[Any], str]]:
+def sharing_secondary(mapper: Mapper[Any], name: str) -> Iterator[tuple[Mapper[Any], str]]:
     """Yield the relationships that write the rows of the table between two, as another does."""
     relationship = mapper.relationships.get(name)
     if relationship is not None and relationship.secondary is not None:
@@ -138,17 +138,17 @@ def linked_with(mapper: Mapper[Any], name: str) -> Iterator[tuple[Mapper[Any], s
                     yield other, each.key
 
 
-def _check_verbs(model: type[Any], given: Iterable[Verb]) -> frozenset[Verb]:
-    named = frozenset(given)
-    if isinstance(given, str) or not named <= {*VERBS}:
+def _check_verbs(model: type[Any], values: Iterable[Verb]) -> frozenset[Verb]:
+    verbs = frozenset(values)
+    if isinstance(values, str) or not verbs <= {*VERBS}:
         raise SetupError(
-            f"verbs gives {given!r} to {model.__qualname__!r}",
+            f"verbs gives {values!r} to {model.__qualname__!r}",
             f"give a list of some of {', '.join(map(repr, VERBS))}",
         )
-    return named
+    return verbs
 
 
-def _written_by(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], str]]:
+def _with_foreign_keys(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], str]]:
     """Yield an attribute, and what else writes what it says.
 
     That is with a reference the columns that it is kept in, and with a relationship by way of a
@@ -159,7 +159,7 @@ def _written_by(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], s
     if relationship is not None and relationship.direction is MANYTOONE:
         for column in relationship.local_columns:
             yield mapper, mapper.get_property_by_column(column).key
-    yield from linked_with(mapper, name)
+    yield from sharing_secondary(mapper, name)
 
 
 ROW_REF = "_ref"
@@ -167,9 +167,9 @@ ROW_REF = "_ref"
 
 
 # strategies of relationships that are never loaded as a whole
-_UNLOADED = ("dynamic", "write_only", "noload")
+_UNLOADED_STRATEGIES = ("dynamic", "write_only", "noload")
 
-_MOST_STATEMENTS = 100  # of one table that are kept
+_MAX_STATEMENTS = 100  # of one table that are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,15 +202,15 @@ class ToolColumn:
 
     def show(self, value: Any) -> Any:
         """Return a value of the column as JSON, in which integers that are keys are told apart."""
-        shown = None if value is None else self.values.show_one(value)
-        return map_document(shown, self.places, key_number) if self.places else shown
+        json_value = None if value is None else self.values.show_one(value)
+        return map_document(json_value, self.places, key_number) if self.places else json_value
 
     @cached_property
     def entity(self) -> str | None:
         """The entity of the refs that it takes; `None` for data and for alternate keys."""
         return None if self.key is None or self.key.by is not None else self.key.entity
 
-    def accept(self, given: Any, *, new: bool = False) -> Any:
+    def accept(self, value: Any, *, new: bool = False) -> Any:
         """Return what a model gave as the column has it in Python; refs stay text.
 
         Args:
@@ -218,7 +218,7 @@ class ToolColumn:
             new: whether it is to be stored, and not only compared.
         """
         return accept_value(
-            self.values.accept_new if new else self.values.accept, self.name, given
+            self.values.accept_new if new else self.values.accept, self.name, value
         )
 
 
@@ -293,9 +293,13 @@ class ToolTable:
         return [*own, *self.columns, *self.targets]
 
     @cached_property
-    def included(self) -> list[str]:
+    def includable(self) -> list[str]:
         """The relationships whose rows may be shown inside a row: not those too large to load."""
-        return [name for name in self.targets if self.relationship(name).lazy not in _UNLOADED]
+        return [
+            name
+            for name in self.targets
+            if self.relationship(name).lazy not in _UNLOADED_STRATEGIES
+        ]
 
     def column(self, name: str) -> ToolColumn:
         """Return a column.
@@ -303,16 +307,16 @@ class ToolTable:
         Raises:
             ToolError: there is none that a model may use.
         """
-        found = self.columns.get(name)
-        if found is None:
+        column = self.columns.get(name)
+        if column is None:
             raise unknown_column(self.name, name, list(self.columns))
-        return found
+        return column
 
-    def not_written(self, name: str, writable: Iterable[str]) -> ToolError:
+    def unwritable_column(self, name: str, writable: Iterable[str]) -> ToolError:
         """Return what a model is told of a column that it may not write, or that is not there."""
         return unknown_column(self.name, name, [*writable], is_read=name in self.fields)
 
-    def parts_of(self, key: Key) -> list[Any]:
+    def key_parts(self, key: Key) -> list[Any]:
         """Return the key of a row as a statement takes it, column by column.
 
         Empty if it is a key of less than a row, such as one column of several.
@@ -322,8 +326,8 @@ class ToolTable:
             return []
         columns = inspect(self.model).mapper.primary_key
         values = [
-            part if held is None else held.from_key(part)
-            for held, part in zip(self.keys.identity, parts, strict=True)
+            part if key_column is None else key_column.from_key(part)
+            for key_column, part in zip(self.keys.identity, parts, strict=True)
         ]
         return [sqla.key_parameter(v, c.type) for v, c in zip(values, columns, strict=True)]
 
@@ -334,17 +338,17 @@ class ToolTable:
             name: tells it from the others of the table.
             make: makes it.
         """
-        found = self.statements.get(name)
-        if found is None:
-            found = make()
-            if len(self.statements) < _MOST_STATEMENTS:  # a model may name columns as it likes
-                self.statements[name] = found
-        return found
+        statement = self.statements.get(name)
+        if statement is None:
+            statement = make()
+            if len(self.statements) < _MAX_STATEMENTS:  # a model may name columns as it likes
+                self.statements[name] = statement
+        return statement
 
     def relationship(self, name: str) -> RelationshipProperty[Any]:
         """Return a relationship that leads to a table which a model may use."""
-        found: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
-        return found
+        relationship: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
+        return relationship
 
     def is_list(self, name: str) -> bool:
         """Tell whether a relationship leads to several rows."""
@@ -359,7 +363,7 @@ class ToolTable:
             if each.direction is MANYTOONE
         }
 
-    def taking(self, name: str) -> dict[str, str]:
+    def child_columns(self, name: str) -> dict[str, str]:
         """Return the columns of related rows that say to which row of this table they belong.
 
         Those are changed by the relationship, so that a row that is there is moved. Empty where
@@ -379,10 +383,10 @@ class ToolTable:
         }
 
 
-def accept_value(accept: Callable[[Any], Any], field: str, given: Any) -> Any:
+def accept_value(accept: Callable[[Any], Any], field: str, value: Any) -> Any:
     """Return what a model gave for a field, as `accept` of its `Values` returns it."""
     try:
-        return accept(given)
+        return accept(value)
     except UnfitValueError as error:
         raise invalid_value(field, error.wanted) from None
 
@@ -424,17 +428,17 @@ class ToolList:
 
 def lists_of(table: ToolTable) -> list[str]:
     """Return the attributes of a table that are lists which a model may edit."""
-    found = []
-    for name in list_names(inspect(table.model).mapper):
+    names = []
+    for name in names_of(inspect(table.model).mapper):
         try:
             if _tables(table, levels_of(table.model, name)) is not None:
-                found.append(name)
+                names.append(name)
         except ListError:  # of many-to-many rows, or by a column of no integers
             continue
-    return found
+    return names
 
 
-def list_named(table: ToolTable, name: str) -> ToolList:
+def list_by_name(table: ToolTable, name: str) -> ToolList:
     """Return the list of a name.
 
     Raises:
@@ -460,7 +464,7 @@ def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | 
         target = table.targets.get(level.name)
         if target is None or target.model is not level.model or level.name in table.fixed:
             return None
-        is_fixed = any(_is_fixed(each, level.position) for each in target.kinds.values())
+        is_fixed = any(_is_read_only(each, level.position) for each in target.kinds.values())
         if is_fixed or "update" not in target.verbs:
             return None
         table = target
@@ -468,7 +472,7 @@ def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | 
     return tables
 
 
-def _is_fixed(table: ToolTable, name: str) -> bool:
+def _is_read_only(table: ToolTable, name: str) -> bool:
     """Tell whether a column is shown and not written; one that is hidden is."""
     column = table.columns.get(name)
     return name in table.fixed or not (column is None or column.updatable)
@@ -505,13 +509,13 @@ class ToolTables:
         ownership: Ownership | None = None,
     ) -> None:
         self._tables: dict[str, ToolTable] = {}
-        named = _named_models(models)
+        pairs = _models_by_name(models)
         hidden_names = {attribute_of(each, "hidden") for each in hidden}
-        permitted, fixed = permits_of([model for _, model in named], read_only, verbs or {})
-        fixed.update(other for each in hidden_names for other in linked_with(*each))
+        permissions, fixed = permissions_of([model for _, model in pairs], read_only, verbs or {})
+        fixed.update(other for each in hidden_names for other in sharing_secondary(*each))
         if ownership is not None:
-            hidden_names |= _owners([model for _, model in named], entities, ownership)
-        for name, model in named:
+            hidden_names |= _owner_attributes([model for _, model in pairs], entities, ownership)
+        for name, model in pairs:
             if name in self._tables:
                 raise SetupError(
                     f"classes {self._tables[name].model.__qualname__!r} and "
@@ -522,13 +526,13 @@ class ToolTables:
                 name,
                 model,
                 entities,
-                verbs=permitted.get(model, frozenset(VERBS)),
+                verbs=permissions.get(model, frozenset(VERBS)),
                 fixed=fixed,
                 hidden=hidden_names,
             )
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
-            _check_locked(table)
+            _check_lockable(table)
             self._connect(table, hidden_names)
 
     def __iter__(self) -> Any:
@@ -556,7 +560,7 @@ class ToolTables:
         places = {entity for column in columns for entity in column.places.values()}
         return frozenset({table.entity for table in self} | keys | places)
 
-    def named(self, name: str, verb: Verb | None = None) -> ToolTable:
+    def by_name(self, name: str, verb: Verb | None = None) -> ToolTable:
         """Return the table of a name, whose rows are read, or have something else done to them.
 
         Raises:
@@ -580,37 +584,37 @@ class ToolTables:
     def _connect(self, table: ToolTable, hidden: Attributes) -> None:
         """Tell a table of those that its relationships lead to, and of those of its subclasses."""
         mapper: Mapper[Any] = inspect(table.model).mapper
-        listed = {inspect(each.model).local_table for each in self}
+        listed_tables = {inspect(each.model).local_table for each in self}
         for relationship in mapper.relationships:
             target = self.of_model(relationship.mapper.class_)
-            if target is not None and not is_among(mapper, relationship.key, hidden):
+            if target is not None and not is_listed(mapper, relationship.key, hidden):
                 table.targets[relationship.key] = target
-            if relationship.secondary in listed:  # rows are written there
+            if relationship.secondary in listed_tables:  # rows are written there
                 table.fixed.add(relationship.key)
         for each in mapper.self_and_descendants:
             if each.class_ in self._by_model:
                 table.kinds[each.class_] = self._by_model[each.class_]
 
 
-def _named_models(
+def _models_by_name(
     models: Iterable[type[Any]] | Mapping[str, type[Any]],
 ) -> list[tuple[str, type[Any]]]:
-    named = []
+    pairs = []
     for name, model in (
         models.items() if isinstance(models, Mapping) else ((None, each) for each in models)
     ):
         mapper: Any = inspect(model, raiseerr=False)
         if not isinstance(mapper, Mapper):
             raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
-        named.append((name or str(cast(Table, mapper.local_table).name), model))
-    return named
+        pairs.append((name or str(cast(Table, mapper.local_table).name), model))
+    return pairs
 
 
-def _owners(
+def _owner_attributes(
     models: Iterable[type[Any]], entities: Entities, ownership: Ownership
 ) -> set[tuple[Mapper[Any], str]]:
     """Return the attributes that have the owner, but for keys by which rows are named."""
-    found = set()
+    attributes = set()
     for model in models:
         if not ownership.knows(model):
             raise SetupError(
@@ -620,11 +624,11 @@ def _owners(
         name = ownership.attribute(model)
         keys = entities.of_class(model)
         if name is not None and (name not in keys.primary or keys.own is None):
-            found.add((inspect(model).mapper, name))
-    return found
+            attributes.add((inspect(model).mapper, name))
+    return attributes
 
 
-def _check_locked(table: ToolTable) -> None:
+def _check_lockable(table: ToolTable) -> None:
     """Check that rows which may be changed can be locked: a union of tables cannot be.
 
     Raises:
@@ -679,13 +683,13 @@ def _table(
             mapper,
             entities,
             is_identity=attribute.key in identity,
-            is_fixed=is_among(mapper, attribute.key, fixed),
+            is_fixed=is_listed(mapper, attribute.key, fixed),
         )
         for attribute in attributes
-        if not is_among(mapper, attribute.key, hidden)
+        if not is_listed(mapper, attribute.key, hidden)
     }
     label = None if keys.label is None else keys.label.attribute
-    if label is not None and is_among(mapper, label, hidden):
+    if label is not None and is_listed(mapper, label, hidden):
         raise SetupError(
             f"hidden lists {label!r} of {model.__qualname__!r}, by which its rows are called "
             "in answers and errors",
@@ -699,7 +703,7 @@ def _table(
         identity,
         entities.name_of(model),
         verbs,
-        {each.key for each in mapper.attrs if is_among(mapper, each.key, fixed)},
+        {each.key for each in mapper.attrs if is_listed(mapper, each.key, fixed)},
     )
 
 
@@ -716,24 +720,24 @@ def _column(
     values = values_of(column.type, key)
     # what the database or the mapping makes is not for a model to give
     is_own = is_identity and keys.own is not None
-    takes = not is_own and not is_fixed and _is_given(column, mapper)
-    takes = takes and values.family != "opaque"
+    is_writable = not is_own and not is_fixed and _is_application_value(column, mapper)
+    is_writable = is_writable and values.family != "opaque"
     nullable = not isinstance(column, Column) or bool(column.nullable)
     return ToolColumn(
         attribute.key,
         values,
         key,
         shown=values.family != "opaque" and not attribute.deferred,
-        creatable=takes,
-        updatable=takes and not is_identity,
-        required=takes and not nullable and not _is_made(column),
+        creatable=is_writable,
+        updatable=is_writable and not is_identity,
+        required=is_writable and not nullable and not _has_default(column),
         nullable=nullable,
         doc=attribute.doc or (column.comment if isinstance(column, Column) else None),
         places=places_in(column, entities),
     )
 
 
-def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
+def _is_application_value(column: Any, mapper: Mapper[Any]) -> bool:
     """Tell whether a column's values are the application's to give."""
     if not isinstance(column, Column) or column.computed is not None:
         return False
@@ -743,9 +747,9 @@ def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
     return all(column is not each for each in (mapper.polymorphic_on, mapper.version_id_col))
 
 
-def _is_made(column: Any) -> bool:
+def _has_default(column: Any) -> bool:
     """Tell whether a column has a value though a new row is given none."""
-    made: Sequence[Any] = (column.default, column.server_default, column.identity)
-    return any(each is not None for each in made) or (
+    defaults: Sequence[Any] = (column.default, column.server_default, column.identity)
+    return any(each is not None for each in defaults) or (
         column.primary_key and column.autoincrement is True
     )

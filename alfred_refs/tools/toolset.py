@@ -53,7 +53,7 @@ from alfred_refs.owners import Ownership
 from alfred_refs.session.session import RefSession
 from alfred_refs.sqla import driver_error_fields, max_connections
 from alfred_refs.store import Actor
-from alfred_refs.tools.answers import Limits, Mode
+from alfred_refs.tools.answers import LabelMode, Limits
 from alfred_refs.tools.arguments import (
     TOOLS,
     Arguments,
@@ -69,10 +69,10 @@ from alfred_refs.tools.arguments import (
 )
 from alfred_refs.tools.call import (
     Call,
-    Expecting,
+    ExpectMode,
     Setting,
+    activities_in,
     preserve_transaction,
-    rows_in_answer,
     transaction,
 )
 from alfred_refs.tools.definitions import (
@@ -465,11 +465,11 @@ class Toolset:
         read_only: Iterable[Any] = (),
         verbs: Mapping[type[Any], Iterable[Verb]] | None = None,
         hidden: Iterable[Any] = (),
-        labels: Mode = "inline",
+        labels: LabelMode = "inline",
         deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
         limits: Limits | None = None,
         max_written: int = 100,
-        expect: Expecting = "required",
+        expect: ExpectMode = "required",
         drafts: bool = True,
         sql: bool | Mapping[str, str] = False,
     ) -> None:
@@ -574,7 +574,7 @@ class Toolset:
             with session.activity() as seen, preserve_transaction(session):
                 answer = self._answer(call, tool, arguments)
                 if seen is not None:
-                    seen.extend(rows_in_answer(answer, self.tables, chat))
+                    seen.extend(activities_in(answer, self.tables, chat))
             if "error" in answer:
                 refused(answer["error"]["code"])
             return answer
@@ -593,7 +593,7 @@ class Toolset:
                 return self._of_function(call, self.functions[tool], given, repair)
             drafts = self._setting.drafts
             checked = validate_arguments(tool, given, self._offer_tools, drafts=drafts)
-            table = self.tables.named(checked.table)
+            table = self.tables.by_name(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
@@ -605,8 +605,8 @@ class Toolset:
             slow = most if most is not None and monotonic() - begun >= most else None
             of = self._refusing(error, checked) or table
             if isinstance(error, DraftRefError) and error.ref and not self._setting.drafts:
-                error = call.conversation.unknown_error(error.ref, error.expected)
-            fault = fault_of(error, tool, of, self.tables.entities, slow=slow)
+                error = call.conversation.unknown_ref(error.ref, error.expected)
+            fault = fault_of(error, tool, of, self.tables.entities, time_limit=slow)
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
                 raise
@@ -712,7 +712,7 @@ class Toolset:
         """
         if tables is None:
             return description_of(self.tables)
-        return description_of([self.tables.named(name) for name in tables])
+        return description_of([self.tables.by_name(name) for name in tables])
 
     def _view_of(self, session: RefSession) -> SessionConversation:
         """Return the conversation of a session that goes with the toolset, as it sees it."""

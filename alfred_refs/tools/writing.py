@@ -44,7 +44,7 @@ from alfred_refs.conversation.drafts import Draft
 from alfred_refs.errors import SavedDraftError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.session.drafts import Builder
-from alfred_refs.tools.answers import shape_of, with_labels
+from alfred_refs.tools.answers import labelled_refs, shape_of
 from alfred_refs.tools.arguments import DbCreate, DbDelete, DbUpdate, NewRows
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import (
@@ -55,15 +55,15 @@ from alfred_refs.tools.cascades import (
     Changes,
     assign_changes,
     check_update,
-    may_be_written,
+    is_reference_writable,
     replaced_rows,
 )
 from alfred_refs.tools.drafts import (
     DraftMaker,
     DraftWriter,
-    changed_content,
-    check_of,
-    whole_draft,
+    apply_changes,
+    check_draft_class,
+    content_with_ref,
 )
 from alfred_refs.tools.errors import (
     circular_reference,
@@ -72,27 +72,27 @@ from alfred_refs.tools.errors import (
     too_many_rows,
     unexpected_row,
 )
-from alfred_refs.tools.faults import check_there
-from alfred_refs.tools.filters import Condition, Conditions, Keys, chosen_refs, refs_of
+from alfred_refs.tools.faults import check_existence
+from alfred_refs.tools.filters import Condition, Conditions, Keys, refs_in, row_refs
 from alfred_refs.tools.payload import (
     Batch,
     Record,
-    changes,
     check_complete,
-    check_said,
+    check_create_arguments,
+    combine_answers,
     draft_changes,
     new_rows,
     refs_of_records,
-    together,
+    update_record,
 )
 from alfred_refs.tools.preconditions import (
-    Claims,
     Expected,
-    check_claims,
-    claims_of,
+    RowValues,
+    check_new_rows,
     differences,
     expected_loaders,
     label_of,
+    row_values_of,
 )
 from alfred_refs.tools.rules import Row, Writing
 from alfred_refs.tools.tables import ToolTable, Verb
@@ -116,9 +116,9 @@ class Deleter:
         for table, rows in self._changes.by_table(instances):
             if table is not self._table:
                 table.check("delete")
-                self._changes.ask(table, "delete", rows)
+                self._changes.call_hooks(table, "delete", rows)
         searcher = CascadeSearch(self._call, "db_delete")
-        self._hold(searcher.search(instances))
+        self._check_reach(searcher.search(instances))
         session = self._call.session
         before = session.deleted
         # what cascades is loaded: each time, that would flush what is marked so far
@@ -126,15 +126,15 @@ class Deleter:
             for instance in instances:
                 session.delete(instance)
             cascaded = [each for each in session.deleted if each not in before]
-            self._hold(searcher.search(cascaded, along=True))
-            told = self._report.told(searcher.reach)
+            self._check_reach(searcher.search(cascaded, cascaded=True))
+            others = self._report.report(searcher.result)
         try:
             session.flush()
         except CircularDependencyError:
             raise circular_reference(self._table.name) from None
-        return told
+        return others
 
-    def orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
+    def check_orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
         """Return what a flush changes that deletes rows because others let go of them.
 
         Raises:
@@ -142,33 +142,33 @@ class Deleter:
         """
         session, searcher = self._call.session, CascadeSearch(self._call, "db_create")
         with session.no_autoflush:  # nothing is sent before it is held
-            reach = searcher.search(instances, along=True)
-            let_go = IdentitySet(instances)
+            result = searcher.search(instances, cascaded=True)
+            orphaned = IdentitySet(instances)
             for state in map(sqla.state_of, session.dirty):
-                if any(each in let_go for each in sqla.orphans_of(state)):
+                if any(each in orphaned for each in sqla.orphaned_by(state)):
                     # it refers to something else by now
-                    for found in (reach.unlinked, reach.followed, reach.staying):
+                    for found in (result.unlinked, result.followed, result.blocking):
                         found.pop(state.key and state.key[:2], None)
-            self._hold(reach)
-            return self._report.told(reach)
+            self._check_reach(result)
+            return self._report.report(result)
 
-    def _hold(self, reach: CascadeResult) -> None:
+    def _check_reach(self, result: CascadeResult) -> None:
         """Check that all that is reached is for the model to change."""
-        refused = reach.left(reach.staying)
-        refused += [found for found in reach.along() if not _may_go(found)]
-        changed = [*reach.left(reach.unlinked), *reach.left(reach.followed)]
-        refused += [found for found in changed if not may_be_written(found)]
+        refused = result.surviving(result.blocking)
+        refused += [found for found in result.also_deleted() if not _may_delete(found)]
+        changed = [*result.surviving(result.unlinked), *result.surviving(result.followed)]
+        refused += [found for found in changed if not is_reference_writable(found)]
         self._report.refuse(refused, self._table, "deleted from")
 
 
-def _may_go(found: AffectedRow) -> bool:
+def _may_delete(found: AffectedRow) -> bool:
     if found.tool_table is None or not found.is_writable:
         return found.is_writable
     return "delete" in found.tool_table.verbs
 
 
 _NOTHING = "no row matches the filters; nothing was changed"
-_MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
+_MAX_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class Writer:
@@ -182,35 +182,35 @@ class Writer:
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
         """Change rows, and return them as they are then."""
-        table = self._setting.tables.named(arguments.table, "update")
+        table = self._setting.tables.by_name(arguments.table, "update")
         drafts = self._drafts_named(table, arguments)
         if drafts:
             return DraftWriter(self._call, table, drafts).update(arguments)
-        record = changes(table, arguments.data)
+        record = update_record(table, arguments.data)
         named = self._resolve_filters(table, arguments, [record])
         conditions = Conditions(named).all_of(arguments.filters, table)
         writing = self._begin_write("update", table, arguments, [record])
         instances = self._lock_rows("db_update", table, conditions, arguments.expect)
         if not instances:
-            return self._nothing(writing, table, conditions, named, "rows")
-        beside = Changes(self._call, arguments)
-        groups = [*beside.by_table(instances)]
+            return self._empty_answer(writing, table, conditions, named, "rows")
+        changes = Changes(self._call, arguments)
+        groups = [*changes.by_table(instances)]
         for nearest, _ in groups:  # before any hook is asked
             check_update(nearest, arguments.data)
         values = {nearest: (rows, writing.records[0]) for nearest, rows in groups}
         for nearest, rows in groups:
             if nearest is not table:  # of a subclass, which has rules of its own
                 given = dict(writing.records[0])
-                values[nearest] = rows, beside.update(nearest, rows, given, arguments.data)
-        others = CascadeReport(self._call, beside).changed(values)
+                values[nearest] = rows, changes.update(nearest, rows, given, arguments.data)
+        others = CascadeReport(self._call, changes).changed(values)
         for rows, record in values.values():
             assign_changes(rows, record)
         self._session.flush()
-        return self._read_back(table, instances, writing, beside) | others
+        return self._read_back(table, instances, writing, changes) | others
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
         """Delete rows, and return their refs."""
-        table = self._setting.tables.named(arguments.table, "delete")
+        table = self._setting.tables.by_name(arguments.table, "delete")
         drafts = self._drafts_named(table, arguments)
         if drafts:
             return DraftWriter(self._call, table, drafts).delete(arguments)
@@ -219,15 +219,17 @@ class Writer:
         writing = self._begin_write("delete", table, arguments, [])
         instances = self._lock_rows("db_delete", table, conditions, arguments.expect)
         if not instances:
-            return self._nothing(writing, table, conditions, named, "deleted")
+            return self._empty_answer(writing, table, conditions, named, "deleted")
         refs = self._call.refs_of(instances, table)
         labels = [label_of(table, each) for each in instances]
-        beside = Changes(self._call, arguments)
-        others = Deleter(self._call, table, beside).delete(instances)
+        changes = Changes(self._call, arguments)
+        others = Deleter(self._call, table, changes).delete(instances)
         self._end_write(writing, table, [])
         answer = {"table": table.name, "deleted": refs, "count": len(refs), **others}
-        gone = with_labels(answer, "deleted", table, labels)
-        return self._call.finish_answer(answer, [*writing.notes, *beside.end()], foreign=gone)
+        gone = labelled_refs(answer, "deleted", table, labels)
+        return self._call.finish_answer(
+            answer, [*writing.notes, *changes.finish_hooks()], foreign=gone
+        )
 
     def _begin_write(
         self,
@@ -250,25 +252,25 @@ class Writer:
         table: ToolTable,
         instances: Sequence[Any],
         writing: Writing | None = None,
-        beside: Changes | None = None,
+        changes: Changes | None = None,
         include: Iterable[str] = (),
     ) -> dict[str, Any]:
         """Return rows as the database has them, and as hooks leave them if they were written."""
         shape = shape_of(table, None, include)
-        rows, rendering = self._call.shown_again(instances, shape, self._room)
+        rows, rendering = self._call.reload_rows(instances, shape, self._room)
         if writing is not None:
             self._end_write(writing, table, rows)
-        self._call.shorten(rows, shape, rendering.cut)
+        self._call.limit_hook_depth(rows, shape, rendering.cut)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         notes = [] if writing is None else [*writing.notes]
-        notes += [] if beside is None else beside.end()
+        notes += [] if changes is None else changes.finish_hooks()
         return self._call.finish_answer(answer, notes, rendering)
 
     def _drafts_named(
         self, table: ToolTable, arguments: DbUpdate | DbDelete
     ) -> Mapping[str, Draft]:
         """Return the drafts that filters name as rows of a table."""
-        return self._call.drafts_named(chosen_refs(arguments.filters, table), table.entity)
+        return self._call.pending_drafts(row_refs(arguments.filters, table), table.entity)
 
     def _resolve_filters(
         self,
@@ -277,8 +279,8 @@ class Writer:
         records: list[Record],
     ) -> Keys:
         """Return the keys that refs in filters name, once all refs are known to name something."""
-        refs = [*refs_of(arguments.filters, table)]
-        keys = self._call.resolved([*refs, *refs_of_records(table, records)])
+        refs = [*refs_in(arguments.filters, table)]
+        keys = self._call.resolve([*refs, *refs_of_records(table, records)])
         return {ref: keys[ref] for ref in refs}
 
     def _lock_rows(
@@ -291,7 +293,7 @@ class Writer:
         """Return the rows that meet conditions, locked, once they are what the model expects."""
         statement = (
             select(table.model)
-            .where(*conditions, *self._call.writable(table))
+            .where(*conditions, *self._call.write_conditions(table))
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
             .options(lazyload("*"), *expected_loaders(table, expect))
@@ -308,7 +310,7 @@ class Writer:
                 raise unexpected_row(ref, column, actual, expected)
         return instances
 
-    def _nothing(
+    def _empty_answer(
         self,
         writing: Writing,
         table: ToolTable,
@@ -322,13 +324,13 @@ class Writer:
             GoneRefError: a row that is named is not there.
             ToolError: there are some to be read, and none to be changed.
         """
-        hidden = check_there(self._call, named)
-        if self._call.writable(table):
+        hidden = check_existence(self._call, named)
+        if self._call.write_conditions(table):
             readable = (
                 select(table.model)
                 .where(*conditions)
                 .order_by(*(getattr(table.model, name) for name in table.identity))
-                .limit(_MOST_NAMED)
+                .limit(_MAX_NAMED)
                 .options(lazyload("*"))
             )
             refs = self._call.refs_of(list(self._session.scalars(readable)), table)
@@ -348,36 +350,36 @@ class Creator(Writer):
 
     def create(self, arguments: DbCreate) -> dict[str, Any]:
         """Create rows, save drafts as rows, and return all of them."""
-        given = [arguments, *arguments.also]
-        for each in given:
-            check_said(each, drafts=self._setting.drafts)
-        tables = [self._setting.tables.named(each.table, "create") for each in given]
+        requests = [arguments, *arguments.also]
+        for each in requests:
+            check_create_arguments(each, drafts=self._setting.drafts)
+        tables = [self._setting.tables.by_name(each.table, "create") for each in requests]
         if arguments.draft:
-            return DraftMaker(self._call).create(list(zip(given, tables, strict=True)))
-        drafts = self._drafts(given, tables)
+            return DraftMaker(self._call).create(list(zip(requests, tables, strict=True)))
+        drafts = self._drafts(requests, tables)
         if drafts and all(draft.saved is not None for draft in drafts.values()):
-            return self._as_saved(given, tables, drafts)
-        pairs = list(zip(given, tables, strict=True))
+            return self._saved_answer(requests, tables, drafts)
+        pairs = list(zip(requests, tables, strict=True))
         contents = self._contents(pairs, drafts)
         batches = [self._batch(arguments, *pair, contents) for pair in pairs]
-        claims = self._claims(batches, drafts)
-        inside = self._inside(batches)
+        row_values = self._row_values(batches, drafts)
+        nested = self._nested_batches(batches)
         for batch in batches:
             self._prepare(batch)
             check_complete(batch.table, batch.writing.records)
-        for batch in inside:
+        for batch in nested:
             self._prepare(batch)
         changes = Changes(self._call, arguments)
-        taken = self._take(batches, drafts, changes)
-        theirs, let_go = self._session.dirty, self._orphans()  # what hooks have changed
-        builder = self._build(batches, claims)
-        orphans = [each for each in self._orphans() if each not in let_go]
-        beside = self._hold(changes, theirs.union(taken), orphans, tables[0])
+        taken = self._move_rows(batches, drafts, changes)
+        theirs, orphans_before = self._session.dirty, self._orphans()  # what hooks have changed
+        builder = self._build(batches, row_values)
+        orphans = [each for each in self._orphans() if each not in orphans_before]
+        others = self._check_related_rows(changes, theirs.union(taken), orphans, tables[0])
         self._session.flush()
         answers = [self._answer(batch, builder) for batch in batches]
-        notes = [n for batch in inside for n in self._answer(batch, builder).get("notes", [])]
-        notes += changes.end()
-        return together(answers, self._saved_refs(batches, builder), notes) | beside
+        notes = [n for batch in nested for n in self._answer(batch, builder).get("notes", [])]
+        notes += changes.finish_hooks()
+        return combine_answers(answers, self._saved_refs(batches, builder), notes) | others
 
     @property
     def _entities(self) -> Entities:
@@ -394,7 +396,7 @@ class Creator(Writer):
         for each, table in zip(given, tables, strict=True):
             if each.drafts:
                 read = self._call.conversation.read_drafts(each.drafts, table.entity)
-                check_of(table, read, self._setting.tables)
+                check_draft_class(table, read, self._setting.tables)
                 found |= {draft.ref: draft for draft in read}
         return found
 
@@ -413,8 +415,8 @@ class Creator(Writer):
                 if draft.saved is not None:
                     raise SavedDraftError(draft.ref, draft.saved)
                 data = given.data if isinstance(given.data, dict) else {}
-                changed = changed_content(draft, data, table)
-                whole = whole_draft(draft, changed, table)
+                changed = apply_changes(draft, data, table)
+                whole = content_with_ref(draft, changed, table)
                 contents[draft.ref] = draft_changes(table, changed, stored=True, whole=whole)
         return contents
 
@@ -431,45 +433,45 @@ class Creator(Writer):
         writing = Writing(self._session, table.model, "create", arguments, records)
         writing.drafts = contents
         fixed = bool(given.drafts) or any(row.related for row in rows)
-        batch = Batch(table, writing, rows, given.drafts, fixed=fixed)
+        batch = Batch(table, writing, rows, given.drafts, is_fixed=fixed)
         names = self._setting.deduplicate.get(table.model)
         if fixed and not given.drafts and names is not None:  # others once hooks have seen them
             batch.merge(names)
         return batch
 
-    def _claims(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Claims:
+    def _row_values(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> RowValues:
         """Return what new rows have, once all refs name rows, or drafts of the same call."""
         rows = [row for batch in batches for row in batch.rows]
-        keys = self._call.resolved(
+        keys = self._call.resolve(
             (text, entity)
             for row in rows
             for text, entity in row.refs(self._entities)
             if text not in drafts or drafts[text].entity != entity
         )
-        return claims_of(rows, self._entities, keys)
+        return row_values_of(rows, self._entities, keys)
 
-    def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
+    def _nested_batches(self, batches: Sequence[Batch]) -> list[Batch]:
         """Return the rows inside others, by their tables, as far as there are hooks for them.
 
         A draft of a subclass is among them, whose hooks are asked beside those of its base.
         """
         pairs = [(row, batch.table) for batch in batches for row in batch.rows]
         nested = [each for row, _ in pairs for each in row.inside()]
-        beside = sum(len([*_moved_rows(row)]) + _links(row) for row, _ in pairs)
-        if len(pairs) + len(nested) + beside > self._setting.max_written:
+        extra = sum(len([*_moved_rows(row)]) + _links(row) for row, _ in pairs)
+        if len(pairs) + len(nested) + extra > self._setting.max_written:
             raise too_many_rows("db_create", self._setting.max_written)
-        found: dict[ToolTable, list[NewRow]] = {}
+        by_table: dict[ToolTable, list[NewRow]] = {}
         for row, by in [*pairs, *((row, None) for row in nested)]:
             table = self._setting.tables.of_model(row.model)
             if table not in (None, by) and self._setting.hooks_of(table):
-                found.setdefault(table, []).append(row)
-        inside = []
-        for table, rows in found.items():
+                by_table.setdefault(table, []).append(row)
+        nested_batches = []
+        for table, rows in by_table.items():
             records = [row.values for row in rows]
-            like = batches[0].writing  # of the same call
-            writing = replace(like, model=table.model, records=records, notes=[])
-            inside.append(Batch(table, writing, rows, fixed=True))
-        return inside
+            first = batches[0].writing  # of the same call
+            writing = replace(first, model=table.model, records=records, notes=[])
+            nested_batches.append(Batch(table, writing, rows, is_fixed=True))
+        return nested_batches
 
     # Making it
 
@@ -481,13 +483,13 @@ class Creator(Writer):
         """
         for hooks in self._setting.hooks_of(batch.table):
             hooks.before_write(batch.writing)
-        if batch.fixed:
-            batch.take_back()
+        if batch.is_fixed:
+            batch.apply_records()
         else:
             names = self._setting.deduplicate.get(batch.table.model)
-            batch.make_anew(names)
+            batch.rebuild_rows(names)
 
-    def _take(
+    def _move_rows(
         self, batches: Sequence[Batch], drafts: Mapping[str, Draft], changes: Changes
     ) -> list[Any]:
         """Have the rows changed that drafts take from where they are, and return those.
@@ -524,7 +526,7 @@ class Creator(Writer):
             [instance], {name: value for name, value in record.items() if name not in given}
         )
 
-    def _hold(
+    def _check_related_rows(
         self, changes: Changes, known: IdentitySet, orphans: Sequence[Any], of: ToolTable
     ) -> dict[str, list[str]]:
         """Hold what the mapping has changed in rows that are there, as one was related to another.
@@ -541,16 +543,16 @@ class Creator(Writer):
         Raises:
             ToolError: that is not for the model to do.
         """
-        told = Deleter(self._call, of, changes).orphans(orphans) if orphans else {}
-        others = [pair for each in self._session.dirty for pair in replaced_rows(each)]
-        held = known.union(orphans)
-        for instance, columns in others:
-            for table, rows in changes.by_table([] if instance in held else [instance]):
+        report = Deleter(self._call, of, changes).check_orphans(orphans) if orphans else {}
+        displaced = [pair for each in self._session.dirty for pair in replaced_rows(each)]
+        handled = known.union(orphans)
+        for instance, columns in displaced:
+            for table, rows in changes.by_table([] if instance in handled else [instance]):
                 record = changes.update(table, rows, dict.fromkeys(columns), columns)
                 assign_changes(
                     rows, {name: value for name, value in record.items() if name not in columns}
                 )
-        return told
+        return report
 
     def _orphans(self) -> IdentitySet:
         """Return the rows that a flush would delete because others have let go of them."""
@@ -558,7 +560,7 @@ class Creator(Writer):
             dirty = map(sqla.state_of, self._session.dirty)
             return IdentitySet(each for state in dirty for each in sqla.orphans_of(state))
 
-    def _build(self, batches: Sequence[Batch], claims: Claims) -> Builder:
+    def _build(self, batches: Sequence[Batch], row_values: RowValues) -> Builder:
         """Make the instances: all of them before they are related to each other.
 
         Raises:
@@ -579,7 +581,9 @@ class Creator(Writer):
             for row in batch.rows:
                 builder.relate(builder.made_of(row), row)
                 self._session.add(builder.made_of(row))
-        check_claims(builder, (pair for batch in batches for pair in batch.named()), claims)
+        check_new_rows(
+            builder, (pair for batch in batches for pair in batch.labelled_rows()), row_values
+        )
         return builder
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:
@@ -590,11 +594,11 @@ class Creator(Writer):
             ToolError: it is not for the session to see.
         """
         entity = self._entities.name_of(class_)
-        named = self._call.resolved([(ref, entity)])
+        named = self._call.resolve([(ref, entity)])
         with self._session.no_autoflush:
             found = self._session.get(class_, ref)
         if found is None:
-            check_there(self._call, named)
+            check_existence(self._call, named)
             raise foreign_row(ref, None)
         return found
 
@@ -602,7 +606,9 @@ class Creator(Writer):
 
     def _answer(self, batch: Batch, builder: Builder) -> dict[str, Any]:
         instances = [builder.made_of(row) for row in batch.rows]
-        answer = self._read_back(batch.table, instances, batch.writing, include=batch.included())
+        answer = self._read_back(
+            batch.table, instances, batch.writing, include=batch.nested_paths()
+        )
         return answer | ({"merged": batch.merged} if batch.merged else {})
 
     def _saved_refs(self, batches: Sequence[Batch], builder: Builder) -> dict[str, str]:
@@ -613,7 +619,7 @@ class Creator(Writer):
             for ref, row in zip(batch.drafts, batch.rows, strict=False)
         }
 
-    def _as_saved(
+    def _saved_answer(
         self,
         given: Sequence[NewRows],
         tables: Sequence[ToolTable],
@@ -637,7 +643,9 @@ class Creator(Writer):
         more = any(each.rows for each in given)
         note = _DONE.format(were) + (_MORE.format(", ".join(map(repr, saved.values()))) * more)
         unapplied = [drafts[ref].saved for each in given if each.data for ref in each.drafts]
-        return together(answers, saved, [note, *map(_NOT_APPLIED.format, map(repr, unapplied))])
+        return combine_answers(
+            answers, saved, [note, *map(_NOT_APPLIED.format, map(repr, unapplied))]
+        )
 
     def _rows_of(self, refs: Sequence[str], table: ToolTable) -> dict[str, Any]:
         if not refs:

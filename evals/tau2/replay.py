@@ -133,7 +133,7 @@ class _Replayer:
         table, inside = _READS[name]
         columns = [
             each.name
-            for each in self._desk.toolset.tables.named(table).columns.values()
+            for each in self._desk.toolset.tables.by_name(table).columns.values()
             if each.shown
         ]
         given = dict(arguments)

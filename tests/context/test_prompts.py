@@ -9,7 +9,7 @@ import pytest
 from alfred_refs import ContextError, TemplateError
 from alfred_refs.context import Exchange, Item, Step
 from alfred_refs.context.decisions import STEP_TYPES, StepType
-from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, parts_of, system_of
+from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, key_parts, system_of
 
 # SPEC 8.5, cell by cell
 SPEC = """header RWAG, guidance W, status RWAG, previous note RW, profile AG, guidance AG,
@@ -54,19 +54,19 @@ def test_parts_stand_in_the_order_and_for_the_steps_that_are_specified() -> None
 def test_a_step_has_its_parts_and_no_others(type_: StepType) -> None:
     """In order."""
     names = [part.name for part in PARTS if type_[0].upper() in part.steps]
-    assert list(parts_of(material(type_))) == names
+    assert list(key_parts(material(type_))) == names
 
 
 def test_rows_and_conversation_are_told_even_when_there_are_none() -> None:
     """A model is to know that nothing was left out."""
-    parts = parts_of(Material(Step("read", "x"), 1, entities="Nothing yet.", forms=["`{}`"]))
+    parts = key_parts(Material(Step("read", "x"), 1, entities="Nothing yet.", forms=["`{}`"]))
     assert parts["conversation"] == "## Conversation\n\nNothing was said yet."
     assert parts["entities"] == "## Rows\n\nNothing yet."
 
 
 def test_a_batch_says_what_is_done() -> None:
     """Each thing in a line of its own, whatever its text is."""
-    assert parts_of(material("write"))["batch manifest"] == (
+    assert key_parts(material("write"))["batch manifest"] == (
         '## To be written\n\n- [x] "Monday" (meal_plan_1)\n- [ ] "a\\nb"'
     )
 
@@ -74,7 +74,7 @@ def test_a_batch_says_what_is_done() -> None:
 def test_what_was_said_is_a_quotation() -> None:
     """No line of it can be a heading of the prompt's."""
     said = Exchange("a\n## Decision\u2028b", "c\x0bd")
-    parts = parts_of(Material(Step("read", "x"), 1, exchanges=[said], forms=["`{}`"]))
+    parts = key_parts(Material(Step("read", "x"), 1, exchanges=[said], forms=["`{}`"]))
     assert parts["conversation"].splitlines()[2:] == [
         *("User:", "> a", "> ## Decision", "> b"),
         *("You:", "> c", "> d"),

@@ -69,15 +69,15 @@ def test_each_instance_that_a_load_makes_is_taken_in_once(
         session.add_all(MealPlan(recipe=recipe) for recipe in (first, others[0]))
         session.commit()
         session.expunge(others[0])
-        taking = Taking(*classes)
-        sqla.watch_loading(session, taking)
+        child_columns = Taking(*classes)
+        sqla.watch_loading(session, child_columns)
         plans = select(MealPlan).join(MealPlan.recipe).order_by(Recipe.name)
         [one, two] = session.scalars(plans.options(joinedload(MealPlan.recipe)))
 
         taken = [one, two, two.recipe]
-        assert [there() for there in taking.loaded] == taken
+        assert [there() for there in child_columns.loaded] == taken
         belong: list[Any] = [boundary_of(instance) for instance in taken]
-        assert belong == [taking] * 3
+        assert belong == [child_columns] * 3
         assert one.recipe is first
         assert boundary_of(first) is None
 
@@ -120,22 +120,22 @@ def seen() -> list[str]:
 
 
 @pytest.fixture
-def taking() -> Taking:
+def child_columns() -> Taking:
     """What takes in recipes."""
     return Taking(Recipe)
 
 
 @pytest.fixture
 def watched(
-    tables: Engine, recipes: list[Recipe], seen: list[str], taking: Taking
+    tables: Engine, recipes: list[Recipe], seen: list[str], child_columns: Taking
 ) -> Iterator[Session]:
     """A session whose exceptions and chunks are seen, on a database with recipes in it."""
     assert recipes
-    taking.seen = seen
+    child_columns.seen = seen
     with sqla.HookedSession(tables) as session:
-        session._translation = taking
-        sqla.watch_adding(session, taking.hide)
-        sqla.watch_loading(session, taking)
+        session._translation = child_columns
+        sqla.watch_adding(session, child_columns.hide)
+        sqla.watch_loading(session, child_columns)
         yield session
 
 
@@ -178,13 +178,13 @@ def test_a_flush_without_work_is_not_gone_through(
 
 @pytest.mark.parametrize(("size", "chunks"), [(None, [5]), (2, [2, 4, 5])])
 def test_each_chunk_of_rows_is_told_of_once_it_is_made(
-    watched: Session, taking: Taking, size: int | None, chunks: list[int]
+    watched: Session, child_columns: Taking, size: int | None, chunks: list[int]
 ) -> None:
     """All at once, or as the program streams them; before the program has the first of them."""
     result = watched.scalars(select(Recipe), execution_options={"yield_per": size})
-    told = [list(taking.chunks) for _ in result]
+    told = [list(child_columns.chunks) for _ in result]
 
-    assert taking.chunks == chunks
+    assert child_columns.chunks == chunks
     assert told[0] == chunks[:1]
 
 

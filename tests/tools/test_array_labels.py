@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.answers import Mode
+from alfred_refs.tools.answers import LabelMode
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 
@@ -95,7 +95,7 @@ def test_a_list_without_labels_has_none_beside_it(
 
 @pytest.mark.usefixtures("alike")
 @pytest.mark.parametrize("mode", ["legend", "none"])
-def test_labels_of_lists_stand_in_the_legend(session: RefSession, mode: Mode) -> None:
+def test_labels_of_lists_stand_in_the_legend(session: RefSession, mode: LabelMode) -> None:
     """Each once; and nowhere where none are wanted."""
     toolset = Toolset(MODELS, labels=mode)
     answer = toolset.call(session, "db_read", {**BY_NAME, "filters": KORMA})

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession, SetupError
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.answers import Mode
+from alfred_refs.tools.answers import LabelMode
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 
@@ -78,7 +78,7 @@ def test_a_list_of_refs_has_a_list_of_labels(call: Call) -> None:
 
 
 @pytest.mark.parametrize("labels", ["inline", "legend", "none"])
-def test_rows_that_are_shown_can_be_written_back(session: RefSession, labels: Mode) -> None:
+def test_rows_that_are_shown_can_be_written_back(session: RefSession, labels: LabelMode) -> None:
     """With the labels in them, whatever a toolset shows of its own."""
     read = {"table": "dishes", "filters": these("=", "dish_1")}
     [row] = Toolset(MODELS).call(session, "db_read", read)["rows"]

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Reading, Toolset, Writing
-from alfred_refs.tools.serialization import DEEPEST_SHOWN, MARK, limit_depth
+from alfred_refs.tools.serialization import DEPTH_MARK, MAX_DEPTH_SHOWN, limit_depth
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 
@@ -34,7 +34,7 @@ def depth_of(value: Any) -> int:
     return levels
 
 
-@pytest.fixture(params=[DEEPEST_SHOWN + 1, 260, 900])
+@pytest.fixture(params=[MAX_DEPTH_SHOWN + 1, 260, 900])
 def deep(tables: Engine, dishes: dict[str, Any], request: pytest.FixtureRequest) -> int:
     """A document in a row, saved by a plain session: how many levels it has."""
     levels: int = request.param
@@ -53,9 +53,9 @@ def test_a_document_is_cut_where_it_is_nested_too_deep(call: Call) -> None:
     changed = call("db_update", table="dishes", filters=SOUP, data={"servings": 3})
 
     shown = {row["name"]: row["extra"] for row in read["rows"]}
-    assert (shown["Curry"], depth_of(shown["Soup"])) == (None, DEEPEST_SHOWN)
-    assert json.dumps(shown["Soup"], ensure_ascii=False).count(MARK) == 1
-    assert read["cut"] == [f"dish_3.extra: more than {DEEPEST_SHOWN} levels"]
+    assert (shown["Curry"], depth_of(shown["Soup"])) == (None, MAX_DEPTH_SHOWN)
+    assert json.dumps(shown["Soup"], ensure_ascii=False).count(DEPTH_MARK) == 1
+    assert read["cut"] == [f"dish_3.extra: more than {MAX_DEPTH_SHOWN} levels"]
     assert (changed["count"], len(changed["cut"])) == (1, 1)
 
 
@@ -71,7 +71,7 @@ def test_what_is_expected_of_it_is_not_there(call: Call, deep: int) -> None:
 @pytest.mark.usefixtures("dishes")
 def test_what_is_shown_whole_can_be_written_back(call: Call) -> None:
     """The deepest too, in a list of new rows."""
-    document = nested(DEEPEST_SHOWN)
+    document = nested(MAX_DEPTH_SHOWN)
     created = call("db_create", table="dishes", data=[{"name": "deep", "extra": document}])
     [row] = created["rows"]
 
@@ -82,12 +82,12 @@ def test_what_is_shown_whole_can_be_written_back(call: Call) -> None:
 
 def test_a_document_of_a_draft_is_cut_too(conversation: Conversation, call: Call) -> None:
     """As those of rows are."""
-    conversation.draft(Dish, {"name": "Dal", "extra": nested(DEEPEST_SHOWN + 1)})
+    conversation.draft(Dish, {"name": "Dal", "extra": nested(MAX_DEPTH_SHOWN + 1)})
     this = [{"field": "id", "op": "=", "value": "gen_dish_1"}]
     answer = call("db_read", table="dishes", filters=this)
 
-    assert depth_of(answer["rows"][0]["extra"]) == DEEPEST_SHOWN
-    assert answer["cut"] == [f"gen_dish_1.extra: more than {DEEPEST_SHOWN} levels"]
+    assert depth_of(answer["rows"][0]["extra"]) == MAX_DEPTH_SHOWN
+    assert answer["cut"] == [f"gen_dish_1.extra: more than {MAX_DEPTH_SHOWN} levels"]
 
 
 class Deep(Hooks):
@@ -115,11 +115,14 @@ def test_what_a_hook_adds_is_cut_too(session: RefSession) -> None:
     changed = toolset.call(session, "db_update", asked)
 
     [row] = read["rows"]
-    assert (depth_of(row["more"]), depth_of(row["parts"])) == (DEEPEST_SHOWN, DEEPEST_SHOWN + 2)
-    levels = f"more than {DEEPEST_SHOWN} levels"
+    assert (depth_of(row["more"]), depth_of(row["parts"])) == (
+        MAX_DEPTH_SHOWN,
+        MAX_DEPTH_SHOWN + 2,
+    )
+    levels = f"more than {MAX_DEPTH_SHOWN} levels"
     assert read["cut"] == [f"dish_1.parts.in: {levels}", f"dish_1.more: {levels}"]
-    assert depth_of(changed["rows"][0]["more"]) == DEEPEST_SHOWN
-    assert depth_of(changed["notes"]) == DEEPEST_SHOWN
+    assert depth_of(changed["rows"][0]["more"]) == MAX_DEPTH_SHOWN
+    assert depth_of(changed["notes"]) == MAX_DEPTH_SHOWN
 
 
 VALUES: list[Any] = [1, "x", nested(5), [nested(5), (1,)], {}, [[], {}]]

@@ -60,7 +60,7 @@ def found_of(
     items = {str(n): {"id": ref} for n, ref in enumerate(parts, start=1)}
     answer = {"table": "dishes", "row": row, "list": name, "items": items, **more}
     before = rows(BEFORE, {"d": (1, "d")})
-    table = Toolset([Dish, Part, Cuisine]).tables.named("dishes")
+    table = Toolset([Dish, Part, Cuisine]).tables.by_name("dishes")
     arguments = {"edits": edits}
     done = Done(
         "db_edit_list", arguments, table, answer, digests(before), digests(now), before, cut=False

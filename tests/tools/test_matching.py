@@ -27,7 +27,7 @@ TABLES = Toolset(MODELS).tables
 
 def is_met(filter_: Filter, table: str = "dishes", **content: Any) -> bool:
     """Tell whether the content of a draft meets a filter."""
-    record = DraftRecord(TABLES.named(table), content, "gen_dish_1", "gen_dish_1")
+    record = DraftRecord(TABLES.by_name(table), content, "gen_dish_1", "gen_dish_1")
     checked = DbRead(table=table, filters=[CHECKED.validate_python(filter_)])
     check_filters(checked, record.table)
     return matching_records([record], checked.filters) == [record]
@@ -42,7 +42,7 @@ def asked(field: str, op: str, value: Any = None) -> Filter:
 @given(filters=st.lists(FILTERS, min_size=1, max_size=3))
 def test_content_meets_what_the_database_finds(kitchen: Kitchen, filters: list[Filter]) -> None:
     """For all operators, groups and paths, null included."""
-    table = kitchen.toolset.tables.named("dishes")
+    table = kitchen.toolset.tables.by_name("dishes")
     paths = ["parts", "parts.dish", "cuisine", "parent.parts", "parent.parent"]
     columns = [*(name for name, column in table.columns.items() if column.shown), *paths]
     rows = kitchen.call("db_read", table="dishes", columns=columns)["rows"]
@@ -179,7 +179,7 @@ def test_what_takes_long_is_not_decided(
 
 def test_all_conditions_on_all_drafts_are_counted_together() -> None:
     """Each by itself is decided."""
-    table = TABLES.named("dishes")
+    table = TABLES.by_name("dishes")
     filters = [CHECKED.validate_python(asked("name", "ilike", "%b%")) for _ in range(10)]
     records = [DraftRecord(table, {"name": "ä" * 100_000}, f"gen_dish_{n}") for n in range(10)]
 
@@ -202,7 +202,7 @@ def test_what_is_compared_with_is_read_once(
     read: list[str] = []
     for name in ("check_operand", "Pattern"):
         monkeypatch.setattr(drafts, name, partial(_noted, read, getattr(drafts, name)))
-    table = TABLES.named("dishes")
+    table = TABLES.by_name("dishes")
     filters = [CHECKED.validate_python(asked("name", op, value))]
     records = [DraftRecord(table, {"name": "a"}, f"gen_dish_{n}") for n in range(2_000)]
 

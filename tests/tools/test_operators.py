@@ -274,7 +274,9 @@ async def test_a_filter_is_answered_or_refused(
         if "error" not in answer:
             found[each["op"]] = max(found.get(each["op"], 0), answer["count"])
 
-    assert sorted(found) == sorted(toolset.tables.named("things").column("value").values.operators)
+    assert sorted(found) == sorted(
+        toolset.tables.by_name("things").column("value").values.operators
+    )
     assert found["is_null"] == (2 if TYPES[name][1] is None else 1)
 
 
@@ -293,7 +295,7 @@ def test_drafts_and_rows_are_put_in_order_or_refused(
     toolset.call(session, "db_read", {"table": "things"})
     named = {"field": "id", "op": "in", "value": ["thing_1", "thing_2", *refs]}
     asked = {"table": "things", "filters": [named]}
-    column = toolset.tables.named("things").column("value")
+    column = toolset.tables.by_name("things").column("value")
 
     for direction in ("asc", "desc"):
         answer = toolset.call(

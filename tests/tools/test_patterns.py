@@ -27,7 +27,7 @@ def test_a_pattern_means_what_it_does_in_postgresql(
     """Whatever there is of wildcards, escapes and letters."""
     with tables.connect() as connection:
         met = connection.scalar(select(literal(text).ilike(pattern)))
-    assert Pattern(pattern).fits(text) is met
+    assert Pattern(pattern).matches(text) is met
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_pattern_means_what_it_does_in_postgresql(
 )
 def test_a_pattern_is_met(text: str, pattern: str, is_met: bool) -> None:
     """Ends, pieces that overlap, letters, and wildcards that are data."""
-    assert Pattern(pattern).fits(text) is is_met
+    assert Pattern(pattern).matches(text) is is_met
 
 
 @pytest.mark.once
@@ -71,5 +71,5 @@ def test_a_pattern_is_soon_decided(pattern: str) -> None:
     """Of a text as long as a draft can be, however much of it nearly fits."""
     began = time.process_time()
 
-    assert not Pattern(pattern).fits("a" * 250_000)
+    assert not Pattern(pattern).matches("a" * 250_000)
     assert time.process_time() - began < 5

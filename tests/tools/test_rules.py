@@ -303,7 +303,7 @@ def test_all_names_are_known(tables: Engine) -> None:
     Plain.metadata.create_all(tables)
     toolset = Toolset([Room, House, Stay, Even, Dish])
     for name in toolset.tables.names:
-        table = toolset.tables.named(name)
+        table = toolset.tables.by_name(name)
         with tables.connect() as connection:
             found = connection.exec_driver_sql(
                 "select conname from pg_constraint where conrelid = %s::regclass "

@@ -44,9 +44,9 @@ from sqlglot import expressions as exp
 
 from alfred_refs.errors import SetupError, UntranslatableError
 from alfred_refs.mapping.columns import values_of
-from alfred_refs.tools.answers import Foreign, put_labels, size_of
+from alfred_refs.tools.answers import ForeignRef, put_labels, size_of
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
-from alfred_refs.tools.call import Call, Setting, Shown, snapshot_of, transaction
+from alfred_refs.tools.call import Call, RowView, Setting, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.serialization import CutText, Verbatim, limit_depth, shorten_text
 from alfred_refs.tools.sql.parsing import (
@@ -279,7 +279,7 @@ class Querying:
         with self._call.session.activity() as seen:
             if seen is None:
                 return
-            shown: list[Shown] = [
+            shown: list[RowView] = [
                 (ref, "read" if value.column in own else "linked", None, {})
                 for place, value in enumerate(values)
                 if value.key is not None
@@ -287,7 +287,7 @@ class Querying:
                 for ref in _items(row[place])
                 if ref is not None
             ]
-            seen.extend(snapshot_of(shown, self._call.conversation))
+            seen.extend(activities_of(shown, self._call.conversation))
 
     def _labels(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
         """Return labels of the refs in rows, but of those that have them beside them."""
@@ -304,13 +304,13 @@ class Querying:
         if not refs:
             return {}
         few = list(refs.items())[: self._limits.related]
-        keys = self._call.resolved(few)
+        keys = self._call.resolve(few)
         tables = self._call.setting.tables
         found = []
         for ref, entity in few:
             target = tables.of_entity(entity)
             if target is not None:
-                found.append(Foreign({"ref": ref}, "ref", target, keys[ref, entity]))
+                found.append(ForeignRef({"ref": ref}, "ref", target, keys[ref, entity]))
         labels = put_labels(self._call.session, found, "legend")
         return {ref: label for ref, label in labels.items() if not _is_beside(ref, label, rows)}
 
@@ -371,7 +371,7 @@ class QueryTool:
     own: Mapping[str, type[Any]] = {}  # never changed
 
     def __init__(self, setting: Setting, functions: Mapping[str, str]) -> None:
-        closed = setting.without_sql()
+        closed = setting.tables_without_sql()
         entity = next((each.entity for each in setting.tables if each.name not in closed), "row")
         but = f" but {', '.join(map(repr, sorted(closed)))}" if closed else ""
         self.description = _PURPOSE.format(but=but, rows=setting.limits.rows, entity=entity)

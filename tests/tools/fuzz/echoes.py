@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.tables import ROW_REF, ToolTable, list_named, lists_of
+from alfred_refs.tools.tables import ROW_REF, ToolTable, list_by_name, lists_of
 from tests.models import Box, RecipeNote
 from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.world import MODELS, World
@@ -148,7 +148,7 @@ class EchoRound:
         items = shown.get("items")
         if not isinstance(items, dict) or not items:
             return
-        target, before = list_named(table, str(name)).rows_at(0), self._world.rows()
+        target, before = list_by_name(table, str(name)).rows_at(0), self._world.rows()
         data = [_given(target, item) for item in items.values()]
         numbers = range(1, len(data) + 1)
         edits = [{"action": "modify", "path": [n]} for n in numbers]

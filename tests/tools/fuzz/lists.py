@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from alfred_refs.positions.lists import DocumentLevel, RowLevel
-from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_named, lists_of
+from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_by_name, lists_of
 from tests.tools.fuzz.judge import Done, Judge, UnsureError
 from tests.tools.fuzz.world import Place, spelt
 
@@ -52,7 +52,7 @@ class Lister:
         """Return a call that edits one of a row's lists, often as it was seen last."""
         name = self._name(table)
         seen = self._seen.get((table.name, row, name), {})
-        listed = list_named(table, name)
+        listed = list_by_name(table, name)
         count = range(self._chance.choice([0, 1, 1, 2, 3]))
         made: Arguments = {"table": table.name, "row": row, "list": name}
         made["edits"] = edits = [self._edit(listed, seen) for _ in count]
@@ -121,7 +121,7 @@ def wrongs(done: Done, judge: Judge, now: Mapping[Place, Any]) -> Iterator[str]:
         if touched:
             yield "rows changed by a preview, or an edit of a draft"
         return
-    listed = list_named(table, answer["list"])
+    listed = list_by_name(table, answer["list"])
     place, edits = judge.place(answer["row"], table), done.arguments.get("edits", [])
     before, after = done.instances[place], now[place]
     ours, names = _writable(listed, place, [before, after], edits)

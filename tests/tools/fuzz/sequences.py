@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.tables import ROW_REF, ToolTable, list_named
+from alfred_refs.tools.tables import ROW_REF, ToolTable, list_by_name
 from tests.tools.fuzz.calls import Arguments, Caller
 from tests.tools.fuzz.found import Found, brief
 from tests.tools.fuzz.judge import CASCADES, Judge
@@ -86,7 +86,7 @@ class Told:
         table = tables[answer["table"]]
         self.lists[table.name, answer["row"], answer["list"]] = answer
         self.edited.add((table.name, answer["row"]))
-        listed = list_named(table, answer["list"]).rows_at(0)
+        listed = list_by_name(table, answer["list"]).rows_at(0)
         changed = {
             (name, ref)
             for name, ref in self.rows
