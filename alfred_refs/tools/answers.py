@@ -83,11 +83,11 @@ from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, ToolTables
 
 
 def number_items(value: Any, names: Sequence[str]) -> Any:
-    """Return a document with its lists as objects, whose names are the positions of the items.
+    """Return a document with its lists as objects, with the positions of the items as names.
 
-    `{"days": ["a", "b"]}` is `{"days": {"1": "a", "2": "b"}}` for the names `["days"]`: models
-    count what stands in a list badly. A list right inside of another stays one: written back, an
-    object would be stored.
+    `{"days": ["a", "b"]}` becomes `{"days": {"1": "a", "2": "b"}}` for the names `["days"]`,
+    because models count list items badly. A list directly inside of another stays a list: written
+    back, an object would be stored.
     """
     if isinstance(value, list):
         return {
@@ -104,12 +104,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is shown of the rows of a table.
+    """The columns and related rows to show of a table.
 
     Attributes:
-        table: whose rows.
-        columns: what is shown of each.
-        children: by relationship, what is shown of the related rows.
+        table: the table.
+        columns: the columns to show.
+        children: the shapes of related rows, by relationship.
     """
 
     table: ToolTable
@@ -117,7 +117,7 @@ class Shape:
     children: Mapping[str, Shape] = field(default_factory=dict)
 
     def statement(self) -> Select[tuple[Any]]:
-        """Return the statement that reads all rows, as the database has them now."""
+        """Return the SELECT of all rows, refreshed from the database."""
         names = tuple(column.name for column in self.columns)
         return self.table.statement(names, self._statement)
 
@@ -139,16 +139,16 @@ class Shape:
 
 
 def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[str] = ()) -> Shape:
-    """Return what is shown of a table's rows.
+    """Return the shape for the names that a read asks for.
 
     Args:
-        table: whose rows.
-        names: of columns, and of relationships whose rows are shown inside, which may be paths;
-            `None` for all columns that are shown unless they are named.
+        table: the table.
+        names: of columns, and of relationships (paths) whose rows are nested; `None` for all
+            columns that are shown by default.
         include: more paths of relationships.
 
     Raises:
-        ToolError: a name is none that a model may use.
+        ToolError: the model may not use one of the names.
     """
     own = [c for c in (table.columns.get(n) for n in table.identity) if c is not None]
     paths = [path.split(".") for path in include]
@@ -189,11 +189,11 @@ class Limits:
     Attributes:
         rows: how many rows an answer shows, and how many related ones in each of them.
         related: how many related rows it shows in all.
-        characters: how long its texts are together, about; rows beyond are left for the next
-            read, and a write shows their refs alone.
+        characters: how many characters of text it shows, approximately; the remaining rows are
+            left for the next read, and a write shows only their refs.
         text: how many characters of one text are shown; a longer one is cut.
-        seconds: how long one statement of a call may take; `None` for what the server allows. A
-            `statement_timeout` of the application's that is shorter stays.
+        seconds: how long one statement of a call may take; `None` for the server's limit. A
+            shorter `statement_timeout` of the application stays in effect.
 
     Example:
         >>> toolset = Toolset([Recipe], limits=Limits(rows=1))
@@ -211,10 +211,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RelatedRows:
-    """What one relationship of a row leads to.
+    """The rows that one relationship of a row leads to.
 
     Attributes:
-        rows: those that may be shown.
+        rows: those to show.
         total: how many there are.
     """
 
@@ -224,11 +224,11 @@ class RelatedRows:
 
 @dataclass(slots=True)
 class Room:
-    """How much the rows of one answer may still have, of all its tables.
+    """The space left for the rows of one answer, in all its tables.
 
     Attributes:
-        characters: that are left.
-        untouched: whether there is no row yet; the first is shown however long it is.
+        characters: how many are left.
+        is_empty: whether there is no row yet; the first is shown however long it is.
     """
 
     characters: int
@@ -237,12 +237,12 @@ class Room:
     def take(
         self, entries: Iterable[T], render: Callable[[T], Row], logs: Sequence[list[Any]]
     ) -> list[Row]:
-        """Return rows until there is enough text; no more than one is made for nothing.
+        """Return rows until the space is used; at most one is rendered in vain.
 
         Args:
-            entries: what the rows are of.
+            entries: of which rows are made.
             render: makes a row.
-            noted: what making rows adds to; what it adds for one that is not shown is taken out.
+            logs: lists that rendering appends to; entries of a row that is not shown are removed.
         """
         rows: list[Row] = []
         for each in entries if self.is_empty or self.characters > 0 else ():
@@ -264,13 +264,13 @@ class Room:
         only_ref: Callable[[T], Row],
         logs: Sequence[list[Any]],
     ) -> list[Row]:
-        """Return rows until there is enough text, and for the rest their refs.
+        """Return rows until the space is used, and only the refs of the others.
 
         Args:
-            entries: what the rows are of.
+            entries: of which rows are made.
             render: makes a row.
-            only_ref: makes a row that has nothing but its ref.
-            noted: see `take`; the last are the places that are cut.
+            only_ref: makes a row with only its ref.
+            logs: see `take`; the last one lists what was cut.
         """
         rows = self.take(entries, render, logs)
         rest = [only_ref(each) for each in entries[len(rows) :]]
@@ -280,19 +280,19 @@ class Room:
 
 
 RelatedOf = Callable[[Any, Shape], RelatedRows]
-"""Tells what of a shape is inside of a row."""
+"""Returns the related rows of an instance for a shape."""
 
 
 @dataclass(slots=True)
 class Rendering:
-    """One result on its way to JSON.
+    """Makes the JSON of one answer.
 
     Attributes:
-        limits: how much of it is shown.
-        ref_of: gives the ref of a row that has several key columns.
-        related_of: gives what is inside of a row.
-        cut: where something was left out, as paths in the rows.
-        shown: the rows with the instances and shapes that they are of, nested ones included.
+        limits: how much is shown.
+        ref_of: returns the ref of a row with a composite key.
+        related_of: returns the related rows of an instance.
+        cut: where something was left out, as paths.
+        shown: the rows with their instances and shapes, nested ones included.
         related: how many of them are nested.
     """
 
@@ -304,7 +304,7 @@ class Rendering:
     related: int = 0
 
     def rows(self, instances: Sequence[Any], shape: Shape, room: Room) -> list[Row]:
-        """Return rows as far as there is room, and the refs of the rest."""
+        """Return rows until the space is used, and only the refs of the others."""
 
         def only_ref(instance: Any) -> Row:
             own = shape.table.own
@@ -331,7 +331,7 @@ class Rendering:
         return row
 
     def value(self, column: ToolColumn, value: Any, path: str) -> Any:
-        """Return what a row has in a column as JSON, cut where it is too long or too deep."""
+        """Return a row's value of a column as JSON, cut if it is too long or too deep."""
         if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
             value = cut_depth(value, f"{path}.{column.name}", self.cut)
         json_value = column.show(value)
@@ -360,7 +360,7 @@ class Rendering:
         return rows
 
     def fit_value(self, value: Any, column: ToolColumn, path: str) -> Any:
-        """Return a value of a column as JSON with no text in it that is too long."""
+        """Return a value of a column as JSON, with long texts cut."""
         if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
             return Verbatim(value)  # of a column that has no keys: data
         return value if column.values.family == "ref" else self._shorten(value, path)
@@ -379,7 +379,7 @@ class Rendering:
 
 
 def cut_depth(value: Any, path: str, cut: list[str]) -> Any:
-    """Return a value without what is nested too deep, which is told in `cut`."""
+    """Return a value without what is nested too deep, and log that in `cut`."""
     limited, is_cut = limit_depth(value)
     if is_cut:
         cut.append(f"{path}: more than {MAX_DEPTH_SHOWN} levels")
@@ -387,12 +387,12 @@ def cut_depth(value: Any, path: str, cut: list[str]) -> Any:
 
 
 def castable(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return a type as a cast can name it: without collation."""
+    """Return a type for a CAST: without collation."""
     return Text() if isinstance(type_, String) and type_.collation is not None else type_
 
 
 def related_rows(related: Any) -> list[Any]:
-    """Return the rows that an attribute of a relationship has, of whatever kind."""
+    """Return the rows in a relationship attribute: one, a list or a mapping."""
     if related is None:
         return []
     if inspect(related, raiseerr=False) is not None:
@@ -403,7 +403,7 @@ def related_rows(related: Any) -> list[Any]:
 def composite_key_rows(
     instances: Iterable[Any], shape: Shape, related_of: RelatedOf
 ) -> Iterator[tuple[ToolTable, Any]]:
-    """Yield what is to be shown and has its own ref in no column, nested rows included."""
+    """Yield the rows whose ref is in no column, nested ones included."""
     for instance in instances:
         if shape.table.own is None:
             yield shape.table, instance
@@ -412,7 +412,7 @@ def composite_key_rows(
 
 
 def size_of(value: Any) -> int:
-    """Return about how many characters a JSON value has."""
+    """Return the approximate number of characters of a JSON value."""
     if isinstance(value, str):
         return len(value) + 2
     if isinstance(value, list):
@@ -426,12 +426,14 @@ def size_of(value: Any) -> int:
 
 
 class Relatives:
-    """What is shown inside of the rows of one answer.
+    """Loads the related rows of one answer.
 
     Args:
-        limits: how much of it is shown.
-        options: of the statement that has read the rows: those that hold wherever a class is read
-            hold for related rows too, and what others have loaded is shown as they have left it.
+        session: reads them.
+        limits: how many to show.
+        options: of the statement that read the rows. Those that apply to every statement
+            (`with_loader_criteria`) apply to related rows too; relationships that others have
+            loaded are shown as loaded.
     """
 
     def __init__(
@@ -444,16 +446,16 @@ class Relatives:
         self._related: dict[tuple[int, InstanceState[Any]], RelatedRows] = {}
 
     def of(self, instance: Any, shape: Shape) -> RelatedRows:
-        """Return what of a shape is inside of a row."""
+        """Return the related rows of an instance for a shape."""
         return self._related.get((id(shape), sqla.state_of(instance)), RelatedRows())
 
     def load(self, instances: Sequence[Any], shape: Shape) -> None:
-        """Load what is shown inside of rows that were just read, at every level."""
+        """Load the related rows of instances, at every level."""
         self._note_loaded(instances, shape)
         self._load(instances, shape)
 
     def _note_loaded(self, instances: Iterable[Any], shape: Shape) -> None:
-        """Note what options of the application have loaded, which may be less than there is."""
+        """Take related rows that the application's options have loaded; there may be more."""
         for instance in instances:
             state = sqla.state_of(instance)
             for name, child in shape.children.items():
@@ -475,7 +477,7 @@ class Relatives:
     def _read_relationship(
         self, states: Sequence[InstanceState[Any]], shape: Shape, name: str
     ) -> None:
-        """Read what one relationship of rows leads to: one statement."""
+        """Read the related rows of one relationship: one statement."""
         child, relationship = shape.children[name], shape.table.relationship(name)
         mapper = inspect(shape.table.model).mapper
         keys = [mapper.primary_key_from_instance(each.obj()) for each in states]
@@ -493,7 +495,7 @@ class Relatives:
 
 
 def applies_everywhere(option: ExecutableOption) -> bool:
-    """Tell whether an option is of all that is loaded, as that of `with_loader_criteria()` is."""
+    """Return whether an option applies to every statement, as `with_loader_criteria()` does."""
     is_path = isinstance(option, LoaderOption)
     return not is_path and bool(getattr(option, "propagate_to_loaders", False))
 
@@ -501,7 +503,7 @@ def applies_everywhere(option: ExecutableOption) -> bool:
 def _key_table(
     key_columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]
 ) -> TableValuedAlias:
-    """Return a table of keys, with `place`, counted from 1: one parameter for each column."""
+    """Return a table of keys with `place`, from 1: `unnest` of one array parameter a column."""
     types = [castable(each.type) for each in key_columns]
     arrays = [
         cast(list(values), ARRAY(type_))
@@ -515,10 +517,10 @@ def _key_table(
 def _related_select(
     shape: Shape, name: str, parents: TableValuedAlias, limits: Limits
 ) -> Select[Any]:
-    """Return the statement that reads the related rows of the rows that are given.
+    """Return the SELECT of the related rows of several parents.
 
-    It tells of each the place of the row that it is inside of, and how many there are in that;
-    where all that may be shown are there before, it tells how many there are, with no row.
+    Each row has the place of its parent and the parent's number of related rows. If the limit is
+    used up before a parent, one row has its number only.
     """
     child, relationship = shape.children[name], shape.table.relationship(name)
     target, names = relationship.entity.entity, child.table.identity
@@ -540,7 +542,7 @@ def _related_select(
 
 
 def _numbered_rows(shape: Shape, name: str, parents: TableValuedAlias) -> FromClause:
-    """Return the keys of related rows, each with its `number` in its row and their `total`."""
+    """Return the keys of related rows with their `number` and `total` in their parent."""
     child, relationship = shape.children[name], shape.table.relationship(name)
     # the parent and not the child is aliased, of which the relationship says its order
     parent, target = aliased(shape.table.model), relationship.entity.entity
@@ -575,7 +577,7 @@ def _numbered_rows(shape: Shape, name: str, parents: TableValuedAlias) -> FromCl
 def _order(
     relationship: RelationshipProperty[Any], both: FromClause, parent: FromClause
 ) -> list[ColumnElement[Any]]:
-    """Return the order of a relationship, of the tables as they are joined."""
+    """Return the ORDER BY of a relationship, for the tables as they are joined."""
     target = relationship.entity.selectable
     own = {*visitors.iterate(parent), *visitors.iterate(target)}
     others = [
@@ -605,13 +607,13 @@ class ForeignRef:
     """One ref in a row.
 
     Attributes:
-        row: in which it stands.
-        name: of the column there.
-        target: whose row it names.
-        key: of that row; the key itself, or what it has in the column `by`.
-        by: the column of the target that has the key, `None` if that is the primary key.
-        label: of what it names, where that is no row.
-        place: where it stands among others, if the column has a list of them.
+        row: the row.
+        name: the column.
+        target: the table of the row that it names.
+        key: of that row: its primary key, or its value of the column `by`.
+        by: the target's column with the key; `None` for the primary key.
+        label: its label, if it is not read from a row.
+        place: its position, if the column has a list of refs.
     """
 
     row: Row
@@ -624,12 +626,12 @@ class ForeignRef:
 
     @property
     def ref(self) -> str:
-        """The ref, as it stands in the row."""
+        """The ref in the row."""
         value = self.row[self.name]
         return str(value if self.place is None else value[self.place])
 
     def put(self, label: str) -> None:
-        """Put its label beside it; that of one in a list among those of the others."""
+        """Add its label to the row; for a ref in a list, to the list of labels."""
         if self.place is None:
             self.row[f"_{self.name}_label"] = label
             return
@@ -640,10 +642,10 @@ class ForeignRef:
 
 
 def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode) -> dict[str, str]:
-    """Put labels beside the refs in rows, or return them by ref: as the mode says.
+    """Add the labels of refs to rows, or return them by ref, depending on the mode.
 
     Returns:
-        the legend: labels by ref; empty unless that is the mode.
+        the legend: labels by ref; empty in other modes.
     """
     if mode == "none":
         return {}
@@ -663,7 +665,7 @@ def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode)
 def labelled_refs(
     row: Row, name: str, target: ToolTable, labels: Iterable[str | None]
 ) -> list[ForeignRef]:
-    """Return refs in a list, with labels that are known: of rows that are gone, or of drafts."""
+    """Return the refs of a list whose labels are known: of deleted rows, or of drafts."""
     return [
         ForeignRef(row, name, target, label=label, place=place)
         for place, label in enumerate(labels)
@@ -672,7 +674,7 @@ def labelled_refs(
 
 
 def limit_refs(refs: Iterable[ForeignRef], most: int) -> Iterator[ForeignRef]:
-    """Yield refs, those in lists only as far as they name few rows: lists may be long."""
+    """Yield refs; those in lists, which may be long, only until they name a number of rows."""
     rows: set[tuple[str, Any]] = set()
     for each in refs:
         if each.place is None:
@@ -685,14 +687,14 @@ def limit_refs(refs: Iterable[ForeignRef], most: int) -> Iterator[ForeignRef]:
 
 
 def ref_positions(shown: Sequence[Any]) -> list[int]:
-    """Return where in a list of a column there are refs."""
+    """Return the positions of refs in a column's list."""
     return [place for place, each in enumerate(shown) if isinstance(each, str)]
 
 
 def foreign_refs(
     shown: Iterable[tuple[Row, Any, Shape]], tables: ToolTables
 ) -> Iterator[ForeignRef]:
-    """Yield the refs to other rows, in rows, whose labels can be read."""
+    """Yield the refs to other rows whose labels can be read."""
     columns: dict[int, list[tuple[ToolColumn, KeyColumn, ToolTable]]] = {}  # of a shape
     for row, instance, shape in shown:
         if id(shape) not in columns:
@@ -719,7 +721,7 @@ def _foreign_in(
 def ref_columns(
     shape: Shape, tables: ToolTables
 ) -> Iterator[tuple[ToolColumn, KeyColumn, ToolTable]]:
-    """Yield the columns that have refs to rows with labels, and the tables of these."""
+    """Yield the columns with refs to rows that have labels, and the tables of these rows."""
     for column in shape.columns:
         if column.key is None or column.name == shape.table.own:
             continue
@@ -729,7 +731,7 @@ def ref_columns(
 
 
 def key_in(target: ToolTable, key: Key) -> Any:
-    """Return the key of a row as its column has it."""
+    """Return the key of a row as its column stores it."""
     column = target.keys.identity[0]
     return key if column is None or isinstance(key, tuple) else column.from_key(key)
 
@@ -758,12 +760,12 @@ def _labels(
 def _read_labels(
     session: RefSession, sample: ForeignRef, attribute: str | None, keys: list[Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Read what labels are made of: one attribute of some rows, or all that a function may see.
+    """Read the values of which labels are made: one attribute, or all for a label function.
 
     Args:
-        session: that reads.
-        one: ref to rows of the table.
-        attribute: that is the label; `None` where a function makes it of instances.
+        session: reads them.
+        sample: one of the refs; the others are of the same table.
+        attribute: that is the label; `None` if a function makes it of instances.
         keys: of the rows.
     """
     dialect = session.get_bind(sample.target.model).dialect.name
@@ -796,7 +798,7 @@ def _label_select(sample: ForeignRef, attribute: str | None, dialect: str) -> Se
 
 
 def _key_attribute(sample: ForeignRef) -> InstrumentedAttribute[Any]:
-    """Return the attribute of the target that has the keys of refs like one."""
+    """Return the target's attribute with the keys of refs like one."""
     mapper = inspect(sample.target.model).mapper
     column = mapper.primary_key[0] if sample.by is None else sample.by
     attribute: InstrumentedAttribute[Any] = getattr(

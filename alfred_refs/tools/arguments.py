@@ -52,21 +52,21 @@ from pydantic_core import PydanticCustomError
 from alfred_refs.tools.errors import ToolError, invalid_arguments, missing_filter, unknown_tool
 
 MAX_DEPTH = 50
-"""Levels of lists and objects: more is no question that anybody asks."""
+"""Levels of lists and objects in arguments."""
 
 MAX_INTEGER_BITS = 1_024
-"""Bits: as far as floating-point numbers go, in whose place JSON has integers."""
+"""Bits of an integer: the range of floating-point numbers, for which JSON also has integers."""
 
 _MAX_DIGITS = 400  # of an integer in text: more than that many bits
 
 MAX_CHARACTERS = 1_000_000
-"""Characters of all texts and names of a call: as much as a model writes in an hour."""
+"""Characters of all texts and names of a call."""
 
 MAX_VALUES = 50_000
-"""Values of a call at all depths: each is looked at by all that is done with it."""
+"""Values of a call at all depths."""
 
 Path = tuple[str | int, ...]
-"""Names and places that lead to a value in arguments."""
+"""The names and positions that lead to a value in arguments."""
 
 _NUL = "\x00"
 _MAX_JSON_CHARACTERS = 10 * MAX_CHARACTERS  # JSON may have six letters for one
@@ -77,11 +77,11 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # in JSON, to its end 
 
 
 def parse_arguments(arguments: Any) -> Any:
-    """Return arguments as JSON values, also where a model's client gives them as text.
+    """Parse arguments, if the client sends them as text.
 
     Raises:
-        ToolError: the text is no JSON, is too long or has too many values, or an
-            object in it has a name twice.
+        ToolError: the text is not JSON, too long or has too many values, or an object in it has a
+            name twice.
     """
     if not isinstance(arguments, str | bytes | bytearray):
         return arguments
@@ -98,14 +98,14 @@ def parse_arguments(arguments: Any) -> Any:
 
 
 def _check_count(text: str) -> None:
-    """Check that text has not too many values of JSON, before there is an object for each."""
+    """Check the number of values in JSON text before it is parsed."""
     marks = _STRING.sub("", text)
     if max(marks.count(",") + 1, marks.count("[") + marks.count("{")) > MAX_VALUES:
         raise over_budget("values", MAX_VALUES, _IN_SEVERAL_CALLS)
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON that has each name once: of two values one would be dropped."""
+    """Return a JSON object, and check that its names are unique: a value would be lost."""
     members = dict(pairs)
     if len(members) < len(pairs):
         [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
@@ -124,18 +124,18 @@ def repair_arguments(arguments: Any) -> Any:
     """Return arguments as JSON, without NUL characters.
 
     Raises:
-        ToolError: they have text that is not Unicode, or a NUL character where it is
-            no data; are nested too deep, too long or too many; or are no JSON.
+        ToolError: a text is not Unicode, or has a NUL character outside of data; they are nested
+            too deep, too long or too many; or they are not JSON.
     """
     return Repair().value(arguments)
 
 
 class Repair:
-    """Puts the arguments of one call right.
+    """Repairs the arguments of one call.
 
     Attributes:
-        removed: how many NUL characters were taken out, by the path of the text; for the names of
-            an object by the path of that.
+        removed: how many NUL characters were removed, by the path of the text; for names of an
+            object, by the path of the object.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Repair:
         """Return a JSON value without NUL characters.
 
         Raises:
-            ToolError: as `repaired` does.
+            ToolError: as for `repair_arguments`.
         """
         self._values += 1
         if self._values > MAX_VALUES:
@@ -195,17 +195,17 @@ class Repair:
 
 
 def field_at(path: Path) -> str | None:
-    """Return what errors call the place of a value."""
+    """Return a path as errors show it."""
     return ".".join(map(str, path)) or None
 
 
 def misplaced_nul(path: Path) -> ToolError:
-    """Refuse a NUL character: without it something else may be meant."""
+    """Return the error for a NUL character where removing it may change the meaning."""
     return invalid_arguments("it has a NUL character; write it without", field_at(path))
 
 
 def over_budget(what: str, limit: int, remedy: str) -> ToolError:
-    """Refuse a call for what it has too much of."""
+    """Return the error for a call that has too much of something."""
     return invalid_arguments(f"they have more than {limit:,} {what}", remedy=remedy)
 
 
@@ -238,14 +238,14 @@ SEMANTIC = "_semantic"
 """The field of a search by meaning, which a hook answers."""
 
 DRAFTS = "x-drafts"
-"""In a schema: that a field is about drafts alone, or what its description says of them."""
+"""Keyword in a schema: that a field is only about drafts, or what its description adds on them."""
 
 NEGATIONS = ("!=", "neq", "not_in")
-"""The operators that say what a column has not."""
+"""The operators that exclude values."""
 
 
 def _without_example(schema: dict[str, Any]) -> None:
-    """Leave out of a schema what a docstring shows to programmers: models read schemas."""
+    """Remove the example from a schema's description: it is for programmers."""
     if "description" in schema:
         schema["description"] = schema["description"].partition("\n\nExample:")[0]
 
@@ -296,7 +296,7 @@ class NotGroup(_Arguments):
 
 
 def _filter_kind(value: Any) -> str:
-    """Tell which kind of filter is meant, so that only its own mistakes are told."""
+    """Return the kind of a filter, so that pydantic reports only the errors of that kind."""
     if isinstance(value, _Arguments):
         return type(value).__name__
     groups = {"and": "AndGroup", "or": "OrGroup", "not": "NotGroup"}
@@ -314,20 +314,20 @@ Filter = Annotated[
 """A condition on a row."""
 
 FILTER_KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
-"""What pydantic puts into the path of a mistake for a kind of filter."""
+"""The names of the kinds of filters in the paths of pydantic's errors."""
 
 
 def clauses_of(filters: Iterable[Filter]) -> Iterator[FilterClause]:
-    """Yield the conditions of filters, those inside groups too."""
+    """Yield the conditions of filters, including those inside groups."""
     return (clause for clause, _ in signed_clauses(filters))
 
 
 def signed_clauses(
     filters: Iterable[Filter], *, negated: bool = False
 ) -> Iterator[tuple[FilterClause, bool]]:
-    """Yield the conditions of filters, each with whether rows are those that it does *not* name.
+    """Yield the conditions of filters, each with whether it excludes the rows that it names.
 
-    That is what `!=` and `not_in` say, and what `not` turns round.
+    `!=`, `not_in` and an odd number of `not` groups exclude.
     """
     for given in filters:
         match given:
@@ -342,7 +342,7 @@ def signed_clauses(
 
 
 def _no_boolean(value: Any) -> Any:
-    """Refuse true and false, which pydantic takes for 1 and 0: no rows for no limit."""
+    """Refuse booleans, which pydantic accepts as 1 and 0."""
     if isinstance(value, bool):
         raise PydanticCustomError("int_type", "Input should be a valid integer")
     return value
@@ -355,7 +355,7 @@ _EXPECT_DESCRIPTION = (
 )
 
 Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
-"""The label of a row, or those of several, of which some may be told by values."""
+"""The label of a row, or those of several; some may be given as values by column."""
 
 
 class DbRead(_Arguments):
@@ -418,13 +418,13 @@ class NewRows(_Arguments):
 
     @property
     def drafts(self) -> list[str]:
-        """The refs of the drafts that are to be saved."""
+        """The refs of the drafts to save."""
         refs = self.from_draft or []
         return [refs] if isinstance(refs, str) else refs
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows that are new and of no draft."""
+        """The new rows that are not drafts."""
         if self.from_draft is not None or self.data is None:
             return []
         return self.data if isinstance(self.data, list) else [self.data]
@@ -524,7 +524,7 @@ class ListEdit(_Arguments):
 
     @model_validator(mode="after")
     def _check_fields(self) -> ListEdit:
-        """Check that it is said what is wanted: no schema that all clients take could say that."""
+        """Check the fields of an action, which JSON schemas that all clients accept cannot."""
         required = _REQUIRED_FIELD.get(self.action)
         by_ref = self.ref is not None and self.action != "add"
         if (self.path is None) is not by_ref:
@@ -602,7 +602,7 @@ TOOLS: Mapping[str, type[Arguments]] = {
     "db_delete": DbDelete,
     "db_edit_list": DbEditList,
 }
-"""What each tool is called with."""
+"""The argument models of the tools, by name."""
 
 for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
     _model.model_rebuild()
@@ -625,16 +625,16 @@ _FILTER_FIELDS = ("field", "op", "value", "and", "or", "not")
 def validate_arguments(
     tool: Any, given: Any, tool_names: Iterable[str] = tuple(TOOLS), *, drafts: bool = True
 ) -> Arguments:
-    """Return the arguments of a call.
+    """Validate the arguments of a call.
 
     Args:
         tool: its name.
         given: JSON values.
-        offered: the names of the tools that there are.
-        drafts: whether there are drafts; without them nothing that is about them is there.
+        tool_names: the available tools, for the error.
+        drafts: whether drafts are enabled; without them their fields do not exist.
 
     Raises:
-        ToolError: there is no such tool, or they have not its shape.
+        ToolError: there is no such tool, or the arguments do not have its shape.
     """
     model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
@@ -650,7 +650,7 @@ def validate_arguments(
 
 
 def _draft_fields(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
-    """Yield the fields of arguments that are about drafts alone."""
+    """Yield the fields of arguments that are only about drafts."""
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and extra.get(DRAFTS) is True and name in given:
@@ -661,7 +661,7 @@ def _draft_fields(given: dict[str, Any], model: type[BaseModel], path: str = "")
 
 
 def first_shape_error(tool: str, error: ValidationError) -> ToolError:
-    """Return the first mistake in the shape of arguments, in words of our own."""
+    """Return the first error in the shape of arguments, in our words."""
     errors = error.errors(include_url=False)
     first = next((each for each in errors if _matches_input(each)), errors[0])
     place = _path_of(first)
@@ -690,12 +690,12 @@ def first_shape_error(tool: str, error: ValidationError) -> ToolError:
 
 
 def _is_union_branch(part: int | str) -> bool:
-    """Tell whether a part of a path is pydantic's name for one of several types."""
+    """Return whether a part of a path is pydantic's name for one type of a union."""
     return isinstance(part, str) and ("[" in part or part in FILTER_KINDS)
 
 
 def _path_of(error: Any) -> list[int | str]:
-    """Return where a mistake is, by the names that the model has given."""
+    """Return the path of an error, by the names that the model gave."""
     *outer, last = error["loc"]
     tail = [last] if error["type"] == "extra_forbidden" or not _is_union_branch(last) else []
     path = [*(each for each in outer if not _is_union_branch(each)), *tail]
@@ -704,7 +704,7 @@ def _path_of(error: Any) -> list[int | str]:
 
 
 def _matches_input(error: Any) -> bool:
-    """Tell whether a mistake is of the type that was given: a list is no row, nor the reverse."""
+    """Return whether an error is about the type that was given: a list is not a row."""
     branches = [p for p in error["loc"] if isinstance(p, str) and p.startswith(("dict[", "list["))]
     is_list = isinstance(error["input"], list)
     if len(error["loc"]) > len(branches) + 1:  # of an element

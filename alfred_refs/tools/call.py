@@ -75,10 +75,10 @@ _READ_ONLY = "set_config('transaction_read_only', 'on', true)"
 
 @contextmanager
 def preserve_transaction(session: RefSession) -> Iterator[None]:
-    """Leave a session's transaction as it is found, whatever happens inside the `with`.
+    """Leave a session in a transaction only if it was in one before.
 
-    A transaction that is open at the end, and was not at the beginning, is rolled back: what a
-    call has to keep it has committed, and a later call would become a savepoint of the rest.
+    A transaction that was begun inside the `with` and is still open is rolled back: what a call
+    keeps it has committed, and a later call would become a savepoint of the rest.
     """
     was_in_transaction = session.in_transaction()
     try:
@@ -92,20 +92,20 @@ def preserve_transaction(session: RefSession) -> Iterator[None]:
 def transaction(
     session: RefSession, seconds: float | None, *, writes: bool = False, only_reads: bool = False
 ) -> Iterator[None]:
-    """Have all that is done inside the `with` done or undone together.
+    """Run the body of a `with` in one transaction.
 
-    What comes to nothing leaves no new object in the session, which the next flush would save.
+    New objects of a transaction that fails are expunged, or the next flush would save them.
 
     Args:
-        session: if it is in a transaction, or its connection is in one of somebody else's, this is
-            a savepoint of that.
-        seconds: that one statement may take, `None` for as long as the application lets it.
-        writes: whether it matters that all is done or undone.
-        only_reads: whether PostgreSQL is to refuse what writes. A savepoint is rolled back then,
-            because that alone lets a transaction write again.
+        session: if it is in a transaction, or its connection is in an outer one, this is a
+            savepoint.
+        seconds: the time limit of one statement; `None` for the application's.
+        writes: whether changes must be committed: a connection in AUTOCOMMIT is refused.
+        only_reads: whether PostgreSQL refuses writes. A savepoint is then rolled back, because
+            only that makes the transaction writable again.
 
     Raises:
-        SetupError: something inside has ended the transaction, or there can be none.
+        SetupError: the body has ended the transaction, or there can be none.
     """
     with _join_transaction(session):
         before = session.new
@@ -121,10 +121,10 @@ def transaction(
 
 @contextmanager
 def _join_transaction(session: RefSession) -> Iterator[None]:
-    """Take part in the transaction that a session's connection is in, if it begins none itself.
+    """Join the transaction of a session's connection, if the session begins none itself.
 
-    To roll back a session that has joined one rolls back all of it, so nothing but a savepoint is
-    rolled back. To commit it only ends its part:
+    Rolling back a session that has joined one rolls back all of it, so only a savepoint is rolled
+    back. Committing only ends its part:
     https://docs.sqlalchemy.org/en/20/orm/session_transaction.html, "Joining a Session into an
     External Transaction".
     """
@@ -190,10 +190,10 @@ def _limit_statement_time(
     writes: bool,
     only_reads: bool,
 ) -> Iterator[tuple[list[Connection], Callable[[], None]]]:
-    """Limit how long a statement may take in a transaction, on each connection as it joins.
+    """Set `statement_timeout` in a transaction, on each connection when it joins.
 
     Yields:
-        the connections, and what puts back the limits as they were.
+        the connections, and a function that restores the previous limits.
     """
     connections: list[Connection] = []
     before: list[tuple[Connection, str]] = []
@@ -235,7 +235,7 @@ def _send(session: RefSession, connection: Connection, statement: str) -> Cursor
 _MAX_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
 ExpectMode = Literal["optional", "required"]
-"""Whether a write must say what the rows are that it names by refs."""
+"""Whether a write must identify the rows that it names by refs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +244,13 @@ class Setting:
 
     Attributes:
         tables: what a model may use.
-        hooks: what the application adds, by class.
-        labels: where the labels of refs go.
-        deduplicate: by class, what tells new rows of one call apart.
+        hooks: of the application, by class.
+        labels: where the labels of refs are put.
+        deduplicate: by class, the attributes that identify new rows of one call.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
-        drafts: whether a model may draft rows, or use drafts.
-        expect: whether a write must say what the rows are that it names.
+        drafts: whether a model may create drafts, or use drafts.
+        expect: whether a write must identify the rows that it names.
     """
 
     tables: ToolTables
@@ -263,10 +263,10 @@ class Setting:
     expect: ExpectMode
 
     def check(self) -> None:
-        """Check that what is given goes together.
+        """Check that the options fit together.
 
         Raises:
-            SetupError: something is said of a class that no model may use, or cannot be used.
+            SetupError: an option names a class that is not listed, or has an invalid value.
         """
         models = {table.model for table in self.tables}
         for option, classes in (("hooks", self.hooks), ("deduplicate", self.deduplicate)):
@@ -299,11 +299,11 @@ class Setting:
                 )
 
     def hooks_of(self, table: ToolTable) -> Sequence[Hooks]:
-        """Return what the application adds to a table, in order."""
+        """Return the application's hooks of a table, in order."""
         return self.hooks.get(table.model, ())
 
     def tables_without_sql(self) -> frozenset[str]:
-        """Return the names of tables whose hooks have a say in reads, and so in SQL."""
+        """Return the names of tables whose hooks change reads, so that SQL may not read them."""
         return frozenset(
             table.name
             for table in self.tables
@@ -317,8 +317,8 @@ class Call:
 
     Attributes:
         setting: what all calls of the toolset share.
-        session: that does it.
-        conversation: in which its refs are valid, as the session sees it.
+        session: runs the statements.
+        conversation: the session's view of its conversation.
     """
 
     setting: Setting
@@ -326,21 +326,21 @@ class Call:
     conversation: SessionConversation
 
     def resolve(self, refs: Iterable[tuple[str, str]]) -> Keys:
-        """Return the keys of refs that are needed for entities: at most one round trip."""
+        """Return the keys of refs, each with its required entity: at most one round trip."""
         pairs = list(dict.fromkeys(refs))
         if not pairs:
             return {}
         for text, entity in pairs if not self.setting.drafts else ():
             if draft_named(text):  # of a draft that was saved, or of the application's
-                raise self.conversation.unknown_ref(text, entity)
-        keys = self.conversation.resolve_wanted(pairs)
+                raise self.conversation.unknown_error(text, entity)
+        keys = self.conversation.resolve_pairs(pairs)
         return dict(zip(pairs, keys, strict=True))
 
     def pending_drafts(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
-        """Return the pending drafts among texts of a model's, by ref: at most one round trip.
+        """Return the pending drafts that texts name, by ref: at most one round trip.
 
-        Only texts in the form of a draft's ref are looked up. One that is saved is left out: its
-        ref names a row.
+        Only texts in the form of a draft's ref are looked up. A draft that is saved is left out:
+        its ref names a row.
 
         Raises:
             BadRefError: one is not known, discarded, or of another entity.
@@ -351,19 +351,19 @@ class Call:
         return {draft.ref: draft for draft in drafts if draft.state == "pending"}
 
     def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
-        """Return the refs of saved rows, minting those that are new: at most one round trip."""
+        """Return the refs of saved rows, minting missing ones: at most one round trip."""
         if table.own is not None:
             return [getattr(instance, table.own) for instance in instances]
         return self.conversation.refer_all(table.entity, [_key_of(i, table) for i in instances])
 
     def statement_keys(self, given: Iterable[Any], table: ToolTable) -> list[Any]:
-        """Return what a hook gave, each once, as a statement of the session takes it.
+        """Return the keys or refs that a hook gave, each once, for statements of the session.
 
-        Refs and keys do as they are: a row that is not shown needs no ref. But keys that are text
-        would be taken for refs, so they get theirs; the text of a UUID is one.
+        Keys that are text would be taken for refs, so refs replace them; the text of a UUID is
+        one.
 
         Raises:
-            SetupError: rows of the table have keys of several columns.
+            SetupError: rows of the table have composite keys.
         """
         if table.own is None:
             raise SetupError(
@@ -384,12 +384,12 @@ class Call:
         return [refs.get(each, each) for each in distinct]
 
     def write_conditions(self, table: ToolTable) -> list[ColumnElement[bool]]:
-        """Return which rows of a table may be changed: nothing of it if all that are seen may."""
+        """Return the conditions for rows that may be changed; empty if all visible rows may."""
         owner = self.session.owner
         return [] if owner is None else [owner.writable(table.model)]
 
     def reload(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
-        """Return the rows of instances as the database has them now: one statement."""
+        """Return instances refreshed from the database: one statement."""
         if not instances:
             return []
         model = shape.table.model
@@ -409,9 +409,9 @@ class Call:
     def rendering(
         self, instances: Sequence[Any], shape: Shape, options: Iterable[ExecutableOption] = ()
     ) -> Rendering:
-        """Return what makes rows of instances: at most one round trip for all their refs.
+        """Return a `Rendering` for instances: at most one round trip for refs.
 
-        What is shown inside of them is loaded: one statement for each relationship of a level.
+        Related rows are loaded: one statement for each relationship of a level.
         """
         limits = self.setting.limits
         relatives = Relatives(self.session, limits, options)
@@ -429,13 +429,13 @@ class Call:
         return Rendering(limits, ref_of, relatives.of)
 
     def room(self) -> Room:
-        """Return the room that there is for the rows of an answer."""
+        """Return the space for the rows of an answer."""
         return Room(self.setting.limits.characters)
 
     def reload_rows(
         self, instances: Sequence[Any], shape: Shape, room: Room
     ) -> tuple[list[Row], Rendering]:
-        """Return the rows of instances as the database has them now, as far as there is room."""
+        """Return the rows of instances, refreshed from the database, until the space is used."""
         saved = self.reload(instances, shape)
         rendering = self.rendering(saved, shape)
         return rendering.rows(saved, shape, room), rendering
@@ -447,7 +447,7 @@ class Call:
         rendering: Rendering | None = None,
         foreign: Sequence[ForeignRef] = (),
     ) -> dict[str, Any]:
-        """Return an answer with labels, notes, and what was left out of its rows."""
+        """Add labels, notes, and what was cut to an answer."""
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
         few = limit_refs([*foreign_refs(shown, tables), *foreign], self.setting.limits.related)
@@ -461,7 +461,7 @@ class Call:
         return answer
 
     def limit_hook_depth(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
-        """Leave out what hooks have put too deep into rows, and add to `cut` where that was."""
+        """Cut values that hooks have nested too deep, and log where in `cut`."""
         if self.setting.hooks_of(shape.table):
             for row in rows:
                 _limit_depth(row, shape, str(row.get(shape.table.ref_field)), cut)
@@ -479,18 +479,18 @@ def _limit_depth(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
 
 
 def _key_of(instance: Any, table: ToolTable) -> Key:
-    """Return the key of a saved row: a tuple, because its table has several key columns."""
+    """Return the key of a saved row; a tuple if its table has a composite key."""
     return table.keys.key_of(inspect(table.model).mapper.primary_key_from_instance(instance))
 
 
 RowView = tuple[str, Action, dict[str, Any] | None, dict[str, Any]]
-"""A ref, what was done, what was shown whole, and what was cut."""
+"""What an answer shows of a row: ref, action, complete values, cut values."""
 
 
 def activities_in(
     answer: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
 ) -> list[Activity]:
-    """Return what an answer shows of rows, of some twice: their keys are at hand."""
+    """Return the activity entries for the rows of an answer; some rows may be there twice."""
     by_name = {table.name: table for table in tables}
     cut = {path.partition(":")[0] for path in answer.get("cut", ())}
     shown = [
@@ -504,7 +504,7 @@ def activities_in(
 
 
 def activities_of(shown: Collection[RowView], conversation: SessionConversation) -> list[Activity]:
-    """Return what is kept of what was shown, under the keys of rows; a draft has none."""
+    """Return the activity entries for rows, under their keys; drafts have none."""
     keys = conversation.known_keys(ref for ref, *_ in shown)
     return [
         Activity((parsed.entity, keys[ref]), action, seen, heads, shown=True)
@@ -515,7 +515,7 @@ def activities_of(shown: Collection[RowView], conversation: SessionConversation)
 
 
 def _table_rows(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[ToolTable, Any]]:
-    """Yield the rows of an answer, with their tables: also groups, and a list's, by position."""
+    """Yield the rows of an answer with their tables, including groups and items of a list."""
     yield from ((table, row) for row in (*answer.get("rows", ()), *answer.get("totals", ())))
     name, *rest = str(answer.get("list", "")).split(".")
     if name in table.targets:
@@ -532,7 +532,7 @@ def _table_rows(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[T
 def _row_views(
     row: Any, table: ToolTable, action: Action, cut: Iterable[str]
 ) -> Iterator[RowView]:
-    """Yield what is shown of a row, of those inside of it, and of those that it refers to."""
+    """Yield what is shown of a row, of rows nested in it, and of rows that it refers to."""
     if not isinstance(row, dict):
         return
     ref = row.get(table.ref_field)
@@ -558,7 +558,7 @@ def _row_views(
 
 
 def _ref_views(column: ToolColumn | None, value: Any, own: Any) -> Iterator[RowView]:
-    """Yield the refs that a column has, to other rows than its own."""
+    """Yield the refs in a column to other rows."""
     for each in value if isinstance(value, list) else [value]:
         if column is not None and column.key is not None and isinstance(each, str) and each != own:
             yield each, "linked", None, {}

@@ -64,7 +64,7 @@ Arguments = DbCreate | DbUpdate | DbDelete | DbEditList
 
 
 class Changes:
-    """What one call writes."""
+    """The writes of one call to rows that its arguments do not name directly."""
 
     def __init__(self, call: Call, arguments: Arguments) -> None:
         self._call = call
@@ -73,7 +73,7 @@ class Changes:
         self._writes: list[tuple[ToolTable, Writing, Sequence[Any]]] = []
 
     def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
-        """Yield rows by the tables that a model knows them by: the nearest of their classes."""
+        """Yield rows by table: that of their class, or of the nearest listed base class."""
         groups: dict[ToolTable, list[Any]] = {}
         for instance in instances:
             table = self._call.setting.tables.of_model(type(instance))
@@ -85,9 +85,10 @@ class Changes:
     def update(
         self, table: ToolTable, instances: Sequence[Any], record: Record, fixed: Iterable[str]
     ) -> Record:
-        """Have rows of a table changed, if a model may do that, and return what hooks leave.
+        """Check that a model may change rows of a table, call the hooks, and return the record.
 
-        Of the record, `fixed` is what the model says or the mapping does; hooks may add more.
+        `fixed` are the values of the record that the model gives or the mapping writes; hooks may
+        add others.
         """
         check_update(table, fixed)
         return self.call_hooks(table, "update", instances, [record]).records[0]
@@ -100,9 +101,9 @@ class Changes:
         records: Iterable[Record] = (),
         refs: Sequence[str] | None = None,
     ) -> Writing:
-        """Ask the hooks of a table of a write that its rows are reached by.
+        """Call the hooks of a table, before a write of rows that the call reaches.
 
-        Instances are there if the rows are loaded, or once they are made; refs if they are known.
+        Instances are given if the rows are loaded, or once they are made; refs if they are known.
         """
         records = [*records]
         writing = Writing(self._call.session, table.model, verb, self._arguments, records)
@@ -116,7 +117,7 @@ class Changes:
         return writing
 
     def finish_hooks(self) -> list[str]:
-        """Have hooks look at the rows that were reached, and return what they tell the model."""
+        """Call `after_write` for all rows that were reached, and return the hooks' notes."""
         notes: list[str] = []
         for table, writing, instances in self._writes:
             rows: list[Row] = []
@@ -130,7 +131,7 @@ class Changes:
 
 
 def check_update(table: ToolTable, names: Iterable[str]) -> None:
-    """Check that a model may change some columns of rows that are there."""
+    """Check that a model may change some columns of existing rows."""
     table.check("update")
     for name in names:
         if name not in table.columns or not table.columns[name].updatable:
@@ -139,9 +140,9 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
 
 
 def check_create(table: ToolTable, names: Iterable[str]) -> None:
-    """Check that a model may have columns of a new row filled by where the row goes.
+    """Check that a model may create rows whose position or parent columns are filled in.
 
-    Those that it does not see are filled in any case.
+    Columns that it does not see are filled in anyway.
     """
     for name in names:
         if name in table.columns and not table.columns[name].creatable:
@@ -150,15 +151,15 @@ def check_create(table: ToolTable, names: Iterable[str]) -> None:
 
 
 def assign_changes(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
-    """Change rows."""
+    """Assign values to the attributes of instances."""
     for instance in instances:
         set_values(instance, record)
 
 
 def replaced_rows(instance: Any) -> Iterator[tuple[Any, list[str]]]:
-    """Yield the rows that have lost an instance to others, and the columns that say it.
+    """Yield the rows that an instance has lost, and the foreign key columns set to null.
 
-    Where one row alone may be related, the mapping takes the place of the one that was.
+    A one-to-one relationship drops the previous row if it is given another one.
     """
     state = sqla.state_of(instance)
     for each in state.mapper.relationships:
@@ -170,8 +171,11 @@ def replaced_rows(instance: Any) -> Iterator[tuple[Any, list[str]]]:
 
 
 Effect = Literal["delete", "unlink", "reset", "follow", "block"]
-"""Referring rows go too, lose their reference, refer to what they do by default, are given the new
-value, or are in the way."""
+"""What happens to referring rows.
+
+They are deleted, their reference becomes null, its default or the new value, or they block the
+change.
+"""
 
 # a rule of the database -> what it does to referring rows; they are in the way of any other
 _RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEFAULT": "reset"}
@@ -179,18 +183,19 @@ _RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEF
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A way in which rows refer to others.
+    """One way in which rows refer to others: a foreign key or a relationship.
 
     Attributes:
-        table: of the referring rows.
-        columns: in which they refer.
-        referred: what those columns have, in the tables of the rows that are referred to.
-        effect: what becomes of referring rows.
-        said: whether the mapping or the schema says so, and it is not the default of the ORM.
-        by_orm: whether the unit of work does it, and not the database.
-        names: the relationships by which the unit of work finds the rows, where it looks for
-            those of each instance: it may find fewer than refer.
-        unseen: what becomes of those that it does not find, `None` for nothing.
+        table: the table of the referring rows.
+        columns: their referring columns.
+        referred: the columns that these refer to.
+        effect: what happens to the referring rows.
+        is_declared: whether the mapping or the schema declares the effect; false for the ORM's
+            default.
+        by_orm: whether the unit of work does it, not the database.
+        names: the relationships by which the unit of work loads the rows of each instance; it may
+            find fewer than refer.
+        fallback: what happens to those that it does not load; `None` for nothing.
     """
 
     table: Table
@@ -204,12 +209,12 @@ class Edge:
 
 
 def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -> Iterator[Edge]:
-    """Yield the ways in which rows refer to those of a class, or of a table without one.
+    """Yield the ways in which rows refer to a class, or to a table without a class.
 
     Args:
         mapper: of the class.
-        table: where the rows are.
-        by_orm: whether the unit of work deletes them, and not the database.
+        table: the table of the rows.
+        by_orm: whether the unit of work deletes them, not the database.
     """
     written = _written_relationships(mapper) if by_orm else []
     covered = set[RelationshipProperty[Any]]()
@@ -230,7 +235,7 @@ def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -
 def edges_by_update(
     mapper: Mapper[Any] | None, table: Table, columns: Collection[Column[Any]]
 ) -> Iterator[Edge]:
-    """Yield the ways in which rows refer to those of a class, and are changed with them."""
+    """Yield the ways in which rows refer to a class and change if some columns change."""
     new = {*columns}
     for constraint in _constraints_to(mapper, table):
         referred = tuple(each.column for each in constraint.elements)
@@ -253,7 +258,7 @@ def _written_relationships(mapper: Mapper[Any] | None) -> list[RelationshipPrope
 
 
 def _effect(constraint: ForeignKeyConstraint, clause: str | None) -> Effect:
-    """Return what a rule of the database does to referring rows."""
+    """Return what ON DELETE or ON UPDATE does to referring rows."""
     rule = str(clause or "").upper().partition("(")[0].strip()
     if rule == "SET DEFAULT" and all(each.server_default is None for each in constraint.columns):
         rule = "SET NULL"
@@ -299,9 +304,9 @@ def _edge(
 
 
 def _holds_part_of_rows(table: Table) -> bool:
-    """Tell whether rows of a class have a part there, without which the rest would be torn.
+    """Return whether a table holds only a part of a class's rows (joined inheritance).
 
-    The database takes the row of one table: the part of a subclass, and leaves that of its base.
+    ON DELETE CASCADE deletes the row of one table: a subclass's part, without that of its base.
     """
     mapper = sqla.mapper_of_table(table)
     if mapper is None:
@@ -315,9 +320,9 @@ def _may_be_null(columns: Iterable[Column[Any]]) -> bool:
 
 
 def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[ForeignKeyConstraint]:
-    """Yield the foreign keys of the metadata that refer to a class, or to a table without one.
+    """Yield the foreign keys in the metadata that refer to a class, or to a table without one.
 
-    But those by which the rows of a subclass are the same rows.
+    Foreign keys from the primary key of a subclass's table to that of its base are left out.
     """
     tables = {table} if mapper is None else {e for e in mapper.tables if isinstance(e, Table)}
     metadata = {id(each.metadata): each.metadata for each in tables}
@@ -329,14 +334,14 @@ def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Foreig
 
 
 def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:
-    """Return the columns that a relationship sets to null or deletes with, in another table."""
+    """Return the columns in another table that a relationship sets to null or deletes by."""
     if relationship.direction in (ONETOMANY, MANYTOMANY):  # without those of other criteria
         return {column for _, column in relationship.synchronize_pairs}
     return set()
 
 
 def _is_inherited(constraint: ForeignKeyConstraint, mapper: Mapper[Any]) -> bool:
-    """Tell whether a foreign key is the primary key of a subclass: that of the base's rows."""
+    """Return whether a foreign key is the primary key of a subclass, that of its base's rows."""
     if {*constraint.columns} != {*constraint.table.primary_key}:
         return False
     below = (table for each in mapper.base_mapper.self_and_descendants for table in each.tables)
@@ -345,14 +350,14 @@ def _is_inherited(constraint: ForeignKeyConstraint, mapper: Mapper[Any]) -> bool
 
 @dataclass(frozen=True, slots=True)
 class SecondaryLink:
-    """A relationship by way of a table, from one of its ends.
+    """A relationship with a secondary table, seen from one of its ends.
 
     Attributes:
-        table: of the class that has it.
-        name: what it is called there.
-        near: the class at the end from which it is looked at.
-        far: the table at the other.
-        is_turned: whether the class that has it is the far one.
+        table: the table of the class that has the relationship.
+        name: the relationship's.
+        near: the mapper at the end from which it is followed.
+        far: the table at the other end.
+        is_reversed: whether the class that has the relationship is the far one.
     """
 
     table: ToolTable
@@ -363,14 +368,14 @@ class SecondaryLink:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """What tells it from all others, except for the same one from the other class."""
+        """What identifies it; the relationship back from the other class is equal."""
         relationship = self.table.relationship(self.name)
         pairs = (relationship.synchronize_pairs, relationship.secondary_synchronize_pairs)
         there, back = (frozenset(theirs for _, theirs in each or ()) for each in pairs)
         return (back, there, self.far) if self.is_reversed else (there, back, self.far)
 
     def statement(self, keys: Sequence[tuple[Any, ...]]) -> Select[Any]:
-        """Return what reads the primary keys of the rows at the far end of some."""
+        """Return the SELECT of the primary keys at the far end, for rows at the near end."""
         relationship = self.table.relationship(self.name)
         owner, related = aliased(self.table.model), aliased(relationship.mapper)
         near, far = (related, owner) if self.is_reversed else (owner, related)
@@ -381,11 +386,14 @@ class SecondaryLink:
         statement = (
             select(*far_key).select_from(owner).join(getattr(owner, self.name).of_type(related))
         )
-        return statement.where(sqla.among(near_key, keys)).distinct().order_by(*far_key)
+        return statement.where(sqla.in_keys(near_key, keys)).distinct().order_by(*far_key)
 
 
 def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[SecondaryLink]:
-    """Yield the relationships that lead from a class or to it, each once."""
+    """Yield the relationships with a secondary table from or to a class, each once.
+
+    Secondary tables that are listed are left out: their rows are reported themselves.
+    """
     listed_tables = {inspect(each.model).local_table for each in tables}
     known = set[tuple[Any, ...]]()
     for link in _all_links(tables):
@@ -408,24 +416,24 @@ def _all_links(tables: Iterable[ToolTable]) -> Iterator[SecondaryLink]:
 
 
 MAX_UNLISTED = 10_000
-"""Rows of tables that no model may use which one call looks at: they belong to what it deletes."""
+"""Rows of tables that the model may not use which one call searches; more are refused."""
 
 _CHUNK = 1_000  # keys in one statement
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedRow:
-    """A row that would be changed.
+    """A row that would change.
 
     Attributes:
-        mapper: of its class; `None` where no class is mapped to its table.
-        table: in which it is.
-        key: its primary key, as the database has it.
-        tool_table: what the model knows it by, `None` if it may not use the class.
+        mapper: of its class; `None` if no class is mapped to its table.
+        table: its table.
+        key: its primary key.
+        tool_table: the model's table for it; `None` if the model may not use the class.
         is_writable: whether the session's owner may write it.
-        said: whether the mapping or the schema says what becomes of it.
-        by_orm: whether the unit of work deletes it, and not the database.
-        written: what it is given in the columns by which it refers to another.
+        is_declared: whether the mapping or the schema declares what happens to it.
+        by_orm: whether the unit of work deletes it, not the database.
+        values: the new values of its referring columns.
     """
 
     mapper: Mapper[Any] | None
@@ -439,14 +447,14 @@ class AffectedRow:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What tells it from all other rows."""
+        """What distinguishes it from all other rows."""
         if self.mapper is None:
             return self.table, self.key
         return self.mapper.identity_key_from_primary_key(self.key)[:2]
 
     @property
     def names(self) -> list[str]:
-        """The attributes of what it is given; empty text for none."""
+        """The attributes of its new values; an empty text for a column without one."""
         if self.mapper is None:
             return []
         names = sqla.attributes_of(self.mapper, self.values)
@@ -455,15 +463,15 @@ class AffectedRow:
 
 @dataclass(slots=True)
 class CascadeResult:
-    """What goes along with rows that are deleted or changed.
+    """The rows that change together with others, by identity.
 
     Attributes:
-        deleted: what would go, by identity; the rows that were asked for too.
-        unlinked: what would lose its reference.
-        followed: what would refer to the new values, or to something else by default.
-        linked: what would be seen no more by way of a table between, and is not changed itself.
-        staying: what is in the way.
-        roots: the rows that were asked for.
+        deleted: rows that would be deleted, including the requested ones.
+        unlinked: rows whose reference would become null.
+        followed: rows whose reference would get the new value, or its default.
+        linked: rows related by a secondary table, whose own values do not change.
+        blocking: rows that prevent the change.
+        roots: the requested rows.
     """
 
     deleted: dict[Any, AffectedRow] = field(default_factory=dict)
@@ -474,16 +482,20 @@ class CascadeResult:
     roots: dict[Any, AffectedRow] = field(default_factory=dict)
 
     def also_deleted(self) -> list[AffectedRow]:
-        """Return what is deleted beside the rows that were asked for."""
+        """Return the rows that are deleted besides the requested ones."""
         return [found for key, found in self.deleted.items() if key not in self.roots]
 
     def surviving(self, found: Mapping[Any, AffectedRow]) -> list[AffectedRow]:
-        """Return some of the rows without those that go."""
+        """Return rows without those that are deleted."""
         return [each for key, each in found.items() if key not in self.deleted]
 
 
 class CascadeSearch:
-    """Finds what a delete or an update reaches."""
+    """Finds the rows that a delete or an update changes besides those requested.
+
+    No instance is changed or loaded. Rows of other owners, and those that the application's loader
+    criteria hide, are found too.
+    """
 
     def __init__(self, call: Call, tool: Literal["db_create", "db_delete", "db_update"]) -> None:
         self._call = call
@@ -494,11 +506,11 @@ class CascadeSearch:
         self.result = CascadeResult()
 
     def search(self, instances: Iterable[Any], *, cascaded: bool = False) -> CascadeResult:
-        """Return what goes with rows that are to be deleted, beside what was found before.
+        """Add what is deleted or changed together with rows that are to be deleted.
 
         Args:
             instances: the rows.
-            along: whether they go because of others, as the mapping says, and were not asked for.
+            cascaded: whether they are deleted by a cascade of the mapping, and were not requested.
         """
         waiting = deque[AffectedRow]()
         for instance in instances:
@@ -520,7 +532,7 @@ class CascadeSearch:
         return self.result
 
     def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> CascadeResult:
-        """Return what is changed with rows that get other values: no statement mostly."""
+        """Add what changes together with rows that get new values; mostly without a statement."""
         waiting = deque([self._affected_row(instance) for instance in instances])
         for row, instance in zip(waiting, instances, strict=True):
             row.values.update(_new_values(row, instance, values))
@@ -540,7 +552,7 @@ class CascadeSearch:
         return AffectedRow(state.mapper, table, key, self._tables.of_model(state.class_))
 
     def _referring_rows(self, edge: Edge, group: Sequence[AffectedRow]) -> Iterator[AffectedRow]:
-        """Note what refers to some rows of one class in one way, and yield what leads further."""
+        """Record the rows that refer to some of one class, and yield those to search further."""
         mapper = sqla.mapper_of_table(edge.table)
         if self._can_skip(edge, mapper):
             return
@@ -559,11 +571,11 @@ class CascadeSearch:
                     )
 
     def _found_by_orm(self, edge: Edge, group: Sequence[AffectedRow]) -> set[Any] | None:
-        """Return the rows that the unit of work finds as it deletes others; `None` for all.
+        """Return the rows that the unit of work finds when it deletes others; `None` for all.
 
-        It loads them by relationships: such as have criteria, or lead to a subclass, find fewer
-        rows than refer, and so may what the application adds to each of its statements. They
-        would be loaded by the flush, if not here.
+        It loads them by relationships. Those with a custom join, or to a subclass, find fewer rows
+        than refer, and so do loader criteria of the application. The flush would load them if this
+        did not.
         """
         if not edge.names:
             return None
@@ -575,15 +587,15 @@ class CascadeSearch:
                 return None
             with self._call.session.no_autoflush:
                 for name in edge.names:
-                    related = sqla.related_to(sqla.state_of(instance), name)
+                    related = sqla.related_states(sqla.state_of(instance), name)
                     identities.update(state.key[:2] for state in related if state.key is not None)
         return identities
 
     def _can_skip(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
-        """Tell whether it makes no difference which rows refer in one way.
+        """Return whether it makes no difference which rows refer in one way.
 
-        What no model may use goes or is changed as the mapping and the schema say, unnamed, unless
-        some of it may be somebody else's.
+        Rows that no model may use are deleted or changed as the mapping and the schema declare,
+        and not named, unless some may belong to another owner.
         """
         fallback = edge.fallback
         if (
@@ -603,7 +615,7 @@ class CascadeSearch:
         )
 
     def _is_owned(self, table: Table) -> bool:
-        """Tell whether rows of a table are one owner's or another's, in a session that has one."""
+        """Return whether the rows of a table have owners, in a session that has one."""
         owner = self._call.session.owner
         try:
             return owner is not None and owner.ownership.belonging_of(table) is not None
@@ -631,7 +643,7 @@ class CascadeSearch:
             self.result.blocking.setdefault(row.identity, row)
 
     def _add_deleted(self, row: AffectedRow) -> Iterator[AffectedRow]:
-        """Note a row that goes, and yield it if that is new, or new that the ORM deletes it."""
+        """Record a deleted row; yield it if it is new, or if it is new that the ORM deletes it."""
         if self._add_changed(row, self.result.deleted):
             yield row
         elif row.by_orm and not self.result.deleted[row.identity].by_orm:
@@ -639,7 +651,7 @@ class CascadeSearch:
             yield row
 
     def _record_linked(self, group: Sequence[AffectedRow]) -> None:
-        """Note what a model sees beside some rows of one class by way of a table."""
+        """Record the rows that rows of one class are linked to by a secondary table."""
         mapper = group[0].mapper
         if mapper is None:
             return
@@ -657,7 +669,7 @@ class CascadeSearch:
                     self._add_changed(row, self.result.linked)
 
     def _add_changed(self, row: AffectedRow, rows: dict[Any, AffectedRow]) -> bool:
-        """Note a row that is changed, count it, and tell whether it is new there."""
+        """Record a changed row, count it, and return whether it is new there."""
         known = rows.setdefault(row.identity, row)
         known.values.update(row.values)
         if known is not row:
@@ -723,7 +735,7 @@ class CascadeSearch:
             return true()
 
     def _tool_table(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
-        """Return what the model knows rows by: their class, or another one on their table."""
+        """Return the model's table for rows: that of their class, or another on the same table."""
         own = None if mapper is None else self._tables.of_model(mapper.class_)
         roots = (t for t in self._tables if inspect(t.model).mapper.inherits is None)
         on_table = (t for t in roots if inspect(t.model).local_table is edge.table)
@@ -733,7 +745,7 @@ class CascadeSearch:
 def group_rows(
     rows: Iterable[AffectedRow], key_of: Callable[[AffectedRow], Any]
 ) -> dict[Any, list[AffectedRow]]:
-    """Return rows by something of them."""
+    """Group rows by a key."""
     groups: dict[Any, list[AffectedRow]] = {}
     for each in rows:
         groups.setdefault(key_of(each), []).append(each)
@@ -743,7 +755,7 @@ def group_rows(
 def _new_values(
     row: AffectedRow, instance: Any, values: Mapping[str, Any]
 ) -> Iterator[tuple[Column[Any], Any]]:
-    """Yield the columns that others refer to in which a row gets another value, with that."""
+    """Yield the referred columns in which a row gets another value, with the new values."""
     mapper = cast("Mapper[Any]", row.mapper)
     changed = (each for each in mapper.column_attrs if each.key in values)
     names = {c: each.key for each in changed for c in each.columns if isinstance(c, Column)}
@@ -765,7 +777,7 @@ def _discriminator(mapper: Mapper[Any]) -> Column[Any] | None:
 def _statement(
     edge: Edge, mapper: Mapper[Any] | None, row: AffectedRow, keys: Sequence[tuple[Any, ...]]
 ) -> Select[Any]:
-    """Return what reads the primary keys of referring rows."""
+    """Return the SELECT of the primary keys of referring rows."""
     source = edge.table if mapper is None else mapper.persist_selectable
     primary: Sequence[Any] = [*edge.table.primary_key] if mapper is None else [*mapper.primary_key]
     source_of_row: Any = row.table if row.mapper is None else row.mapper.persist_selectable
@@ -774,7 +786,7 @@ def _statement(
     referred = (
         select(*edge.referred)
         .select_from(source_of_row)
-        .where(sqla.among(identity, keys))
+        .where(sqla.in_keys(identity, keys))
         .correlate(None)
     )
     columns: Any = tuple_(*edge.columns) if len(edge.columns) > 1 else edge.columns[0]
@@ -785,7 +797,7 @@ _MAX_NAMED = 10  # rows that an error names
 
 
 class CascadeReport:
-    """Rows that one call reaches."""
+    """Reports the rows of a cascade search to the model, and refuses those it may not change."""
 
     def __init__(self, call: Call, changes: Changes) -> None:
         self._call = call
@@ -794,13 +806,13 @@ class CascadeReport:
     def changed(
         self, groups: Mapping[ToolTable, tuple[Sequence[Any], Mapping[str, Any]]]
     ) -> dict[str, list[str]]:
-        """Return what is changed with rows that get other values, before they do.
+        """Return the refs of rows that change together with rows that get new values.
 
         Args:
-            groups: by the table that a model knows them by, the rows and their new values.
+            groups: by table, the rows and their new values.
 
         Raises:
-            ToolError: it is not for the model to change.
+            ToolError: the model may not change them.
         """
         searcher = CascadeSearch(self._call, "db_update")
         for table, (instances, values) in groups.items():
@@ -811,7 +823,7 @@ class CascadeReport:
         return self.report(searcher.result)
 
     def report(self, result: CascadeResult) -> dict[str, list[str]]:
-        """Return what a model is told of rows, once hooks were asked of those that are changed."""
+        """Call the hooks of the rows found, and return their refs by what happens to them."""
         also_deleted = result.also_deleted()
         unlinked = [
             each
@@ -846,12 +858,15 @@ class CascadeReport:
         return [*dict.fromkeys(self._call.conversation.refer_pairs(pairs))] if pairs else []
 
     def refuse(self, rows: Sequence[AffectedRow], table: ToolTable, change: str) -> None:
-        """Refuse what would change rows, if there are any, and name those of one class.
+        """Raise an error if there are rows that prevent a change; it names those of one class.
 
         Args:
-            found: the rows.
-            table: in which something is done that would change them.
-            done: what that is.
+            rows: the rows.
+            table: the table in which rows are changed.
+            change: what is done there, for the message.
+
+        Raises:
+            ToolError: there are such rows.
         """
         if not rows:
             return
@@ -881,7 +896,7 @@ class CascadeReport:
     def _call_hooks(
         self, table: ToolTable, names: Sequence[str], rows: Sequence[AffectedRow]
     ) -> None:
-        """Ask hooks of rows that are changed in some attributes, and do what else they say."""
+        """Call the hooks of rows of which some attributes change, and assign what hooks add."""
         values = zip(names, rows[0].values.values(), strict=True)
         record = {name: value for name, value in values if not isinstance(value, FetchedValue)}
         instances = self._load_instances(table, rows)
@@ -891,21 +906,21 @@ class CascadeReport:
     def _load_instances(self, table: ToolTable, rows: Iterable[AffectedRow]) -> list[Any]:
         """Return the instances of rows: one statement."""
         primary = inspect(table.model).mapper.primary_key
-        matches = sqla.among(primary, [each.key for each in rows])
+        matches = sqla.in_keys(primary, [each.key for each in rows])
         statement = select(table.model).where(matches).execution_options(raw_keys=True)
         with self._call.session.no_autoflush:
             return [*self._call.session.scalars(statement)]
 
 
 def is_reference_writable(row: AffectedRow) -> bool:
-    """Tell whether a call may have the reference of a row changed."""
+    """Return whether a call may change the reference of a row by a cascade."""
     if row.tool_table is None or not row.is_writable:
         return row.is_writable and row.is_declared
     return _may_model_change(row)
 
 
 def _may_model_change(row: AffectedRow) -> bool:
-    """Tell whether a model may change the reference of a row itself."""
+    """Return whether a model may change the reference of a row itself."""
     table = row.tool_table
     if table is None or "update" not in table.verbs:
         return False

@@ -68,11 +68,11 @@ from alfred_refs.tools.payload import decode_values
 from alfred_refs.tools.rules import Hooks, Rule, quote_text, rules_of
 from alfred_refs.tools.tables import ROW_REF, VERBS, ToolColumn, ToolTable, ToolTables, lists_of
 
-MOST_CHOICES = 50
+MAX_CHOICES = 50
 """Choices of a column that are listed; more would crowd out the other columns."""
 
 # family of values -> what a model calls them, where JSON schema has no word that is shorter
-_WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "raw data"}
+_FAMILY_WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "raw data"}
 
 _HOW_TO_READ = (
     "Under each table its columns. '*': a new row needs it. '?': may be null. '{entity} ref': a "
@@ -90,75 +90,75 @@ def description_of(tables: Iterable[ToolTable]) -> str:
     lines = [_HOW_TO_READ.format(entity=listed[0].entity)]
     lines[0] += _HOW_TO_READ_LISTS if any(map(lists_of, listed)) else ""
     for table in listed:
-        lines += _table(table)
+        lines += _table_lines(table)
     return "\n".join(lines)
 
 
-def _table(table: ToolTable) -> Iterator[str]:
+def _table_lines(table: ToolTable) -> Iterator[str]:
     yield "".join(
         [
-            _name(table.name),
-            _verbs(table),
-            _comment(inspect(table.model).local_table.comment),
+            _quote_name(table.name),
+            _forbidden_verbs(table),
+            _comment_suffix(inspect(table.model).local_table.comment),
         ]
     )
     if table.own is None:
         yield f"  {ROW_REF}: {table.entity} ref, read only"
     rules = rules_of(table)
-    beside: dict[str, list[Rule]] = {}
+    by_column: dict[str, list[Rule]] = {}
     for rule in rules:
-        if rule.is_beside:
-            beside.setdefault(rule.columns[0], []).append(rule)
+        if rule.is_inline:
+            by_column.setdefault(rule.columns[0], []).append(rule)
     for column in table.columns.values():
-        yield f"  {_column(column, table, beside.get(column.name, ()))}"
+        yield f"  {_column_line(column, table, by_column.get(column.name, ()))}"
     if not table.read_only:
-        yield from (f"  {rule.line}" for rule in rules if not rule.is_beside)
+        yield from (f"  {rule.line}" for rule in rules if not rule.is_inline)
     if table.targets:
         yield "  related: " + ", ".join(
-            f"{_name(name)} ({'many ' if table.relationship(name).uselist else ''}"
-            f"{_name(target.name)})"
+            f"{_quote_name(name)} ({'many ' if table.relationship(name).uselist else ''}"
+            f"{_quote_name(target.name)})"
             for name, target in table.targets.items()
         )
     lists = lists_of(table)
     if lists:
-        yield "  lists: " + ", ".join(map(_name, lists))
+        yield "  lists: " + ", ".join(map(_quote_name, lists))
 
 
-def _verbs(table: ToolTable) -> str:
-    """Return what may not be done to rows of a table."""
+def _forbidden_verbs(table: ToolTable) -> str:
+    """Return a note of the verbs that are not allowed on a table."""
     missing = [verb for verb in VERBS if verb not in table.verbs]
     if table.read_only:
         return " (read only)"
     return f" ({', '.join(f'no {verb}' for verb in missing)})" if missing else ""
 
 
-def _column(column: ToolColumn, table: ToolTable, rules: Sequence[Rule]) -> str:
-    needed = "*" if column.required and "create" in table.verbs else ""
-    mark = "?" if column.nullable else needed
-    chosen = [_choices(rule.choices) for rule in rules if rule.choices]
-    said = chosen or [_kind(column)]
+def _column_line(column: ToolColumn, table: ToolTable, rules: Sequence[Rule]) -> str:
+    required_mark = "*" if column.required and "create" in table.verbs else ""
+    mark = "?" if column.nullable else required_mark
+    choices = [_join_choices(rule.choices) for rule in rules if rule.choices]
+    notes = choices or [_column_type(column)]
     if table.verbs - {"delete"}:
-        said += [rule.words for rule in rules if rule.words]
+        notes += [rule.words for rule in rules if rule.words]
     if "update" in table.verbs and column.creatable and not column.updatable:
-        said.append("not changed later")
+        notes.append("not changed later")
     elif table.verbs - {"delete"} and not (column.creatable or column.updatable):
-        said.append("read only")
+        notes.append("read only")
     if not column.shown:
-        said.append("shown if named")
-    return f"{_name(column.name)}{mark}: {', '.join(said)}{_comment(column.doc)}"
+        notes.append("shown if named")
+    return f"{_quote_name(column.name)}{mark}: {', '.join(notes)}{_comment_suffix(column.doc)}"
 
 
-def _kind(column: ToolColumn) -> str:
+def _column_type(column: ToolColumn) -> str:
     if column.key is None:
-        return _words(column.values)
+        return _value_words(column.values)
     ref = f"{column.key.entity} ref"
     return f"[{ref}]" if column.key.array else ref
 
 
-def _words(values: Values) -> str:
-    """Return what values a column has, in as few words as tell a model what to give."""
+def _value_words(values: Values) -> str:
+    """Return the values that a column accepts, in few words."""
     if values.item is not None:
-        return f"[{_words(values.item)}]"
+        return f"[{_value_words(values.item)}]"
     if values.longest is not None:
         return f"text, at most {values.longest} characters"
     if values.digits is not None and values.digits.decimals >= 0:
@@ -166,22 +166,22 @@ def _words(values: Values) -> str:
         return f"number, {decimals} decimal{'' if decimals == 1 else 's'}"
     if values.family == "choice":
         choices = values.schema["enum"]
-        return _choices([quote_text(choice) for choice in choices])
-    known = _WORDS.get(values.family)
+        return _join_choices([quote_text(choice) for choice in choices])
+    known = _FAMILY_WORDS.get(values.family)
     return known or str(values.schema.get("format") or values.schema["type"])
 
 
-def _choices(choices: Sequence[str]) -> str:
-    shown = " | ".join(choices[:MOST_CHOICES])
-    more = len(choices) - MOST_CHOICES
+def _join_choices(choices: Sequence[str]) -> str:
+    shown = " | ".join(choices[:MAX_CHOICES])
+    more = len(choices) - MAX_CHOICES
     return shown if more <= 0 else f"{shown} | {more} more"
 
 
-def _name(name: str) -> str:
+def _quote_name(name: str) -> str:
     return name if name.isidentifier() else json.dumps(name)
 
 
-def _comment(text: str | None) -> str:
+def _comment_suffix(text: str | None) -> str:
     line = None if text is None else clean(text)
     return "" if line is None else f" - {line}"
 
@@ -220,7 +220,7 @@ _WITH_DRAFTS: Mapping[str, str] = {
 }
 
 # a field of a write -> what is said of it besides, where labels are asked for
-_NEEDED: Mapping[str, str] = {
+_LABEL_NOTES: Mapping[str, str] = {
     "data": "; beside each ref the label of its row, under '_<column>_label'",
     "expect": "; needed for rows that are named by refs",
 }
@@ -236,7 +236,7 @@ _HINTS: Mapping[str, dict[str, bool]] = {
 
 
 def hints_of(*, reads: bool) -> dict[str, bool]:
-    """Return what a client is told that a tool of the application does to rows."""
+    """Return the MCP hints of a tool of the application."""
     return {"readOnlyHint": reads} | ({} if reads else {"destructiveHint": True})
 
 
@@ -247,16 +247,16 @@ def schemas_of(
     *,
     describe: bool,
 ) -> list[Schema]:
-    """Return the definitions of the tools that a model may use, in the form of a client.
+    """Return the definitions of the tools that a model may use, in a client's format.
 
     Args:
         setting: of the toolset.
-        form: the client's.
-        own: the application's tools: name, what it does, schema of the arguments, and hints.
+        form: the client's format.
+        own: the application's tools: name, description, schema of the arguments, hints.
         describe: whether the tables are described.
 
     Raises:
-        SetupError: there is no such form.
+        SetupError: there is no such format.
     """
     if form not in get_args(Form):
         raise SetupError(
@@ -267,36 +267,38 @@ def schemas_of(
         (*each, {**_HINTS[each[0]], "openWorldHint": False})
         for each in _definitions(setting, describe=describe)
     )
-    functions = ((name, told, _lean(schema), hints) for name, told, schema, hints in own)
+    functions = (
+        (name, description, _lean(schema), hints) for name, description, schema, hints in own
+    )
     return [_in_form(form, *each) for each in (*tables, *functions)]
 
 
 def _in_form(
     form: Form, name: str, description: str, parameters: Schema, hints: dict[str, bool]
 ) -> Schema:
-    """Return the definition of a tool as a client takes it."""
-    told: Schema = {"name": name, "description": description}
+    """Return the definition of a tool in a client's format."""
+    head: Schema = {"name": name, "description": description}
     match form:
         case "openai":
-            function = {**told, "parameters": parameters, "strict": False}
+            function = {**head, "parameters": parameters, "strict": False}
             return {"type": "function", "function": function}
         case "anthropic":
-            return {**told, "input_schema": parameters}
+            return {**head, "input_schema": parameters}
         case "mcp":
-            return {**told, "inputSchema": parameters, "annotations": hints}
+            return {**head, "inputSchema": parameters, "annotations": hints}
         case "json_schema":
-            head = {"$schema": _JSON_SCHEMA, "title": name, "description": description}
-            return {**head, **parameters}
+            document = {"$schema": _JSON_SCHEMA, "title": name, "description": description}
+            return {**document, **parameters}
 
 
 def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str, Schema]]:
-    """Yield what a model is told of each tool: its name, what it does, and its arguments."""
+    """Yield the name, description and arguments schema of each tool on tables."""
     listed = list(setting.tables)
     entity = listed[0].entity if listed else "row"
     sizes = {"rows": setting.limits.rows, "written": setting.max_written, "entity": entity}
     for name, purpose in _PURPOSES.items():
         reads = name == "db_read"
-        tables = [each for each in listed if _is_for(name, each)]
+        tables = [each for each in listed if _applies_to(name, each)]
         if not tables:
             continue
         parameters = _parameters(name, setting)
@@ -304,18 +306,18 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
         table["enum"] = [each.name for each in tables]
         if describe:
             table["description"] = description_of(tables) if reads else "its columns: see db_read"
-        told = purpose + (_WITH_DRAFTS.get(name, "") if setting.drafts else "")
-        yield name, told.format(**sizes), parameters
+        description = purpose + (_WITH_DRAFTS.get(name, "") if setting.drafts else "")
+        yield name, description.format(**sizes), parameters
 
 
 def names_of(tables: Iterable[ToolTable]) -> list[str]:
-    """Return the names of the tools on tables that there is a table for."""
+    """Return the names of the tools for which there is a table."""
     listed = [*tables]
-    return [name for name in _PURPOSES if any(_is_for(name, each) for each in listed)]
+    return [name for name in _PURPOSES if any(_applies_to(name, each) for each in listed)]
 
 
-def _is_for(tool: str, table: ToolTable) -> bool:
-    """Tell whether a tool may be used on a table."""
+def _applies_to(tool: str, table: ToolTable) -> bool:
+    """Return whether a tool may be used on a table."""
     if tool == "db_edit_list":
         return bool(lists_of(table))
     return tool == "db_read" or tool.removeprefix("db_") in table.verbs
@@ -331,7 +333,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
         del edit["description"]
     # the tool itself is described beside the schema
     del schema["description"]
-    _say_needed(schema, setting)
+    _add_label_notes(schema, setting)
     if tool == "db_create":
         schema["properties"]["also"]["items"] = rows = _without_description(
             _lean(kinds["NewRows"])
@@ -347,10 +349,10 @@ def _parameters(tool: str, setting: Setting) -> Schema:
 
 
 def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[Schema]:
-    """Return the schemas of the kinds of filters that a tool takes: explained once, for reads."""
+    """Return the schemas of the kinds of filters; they are explained once, in `db_read`."""
     filters = [_lean(kinds[kind]) for kind in FILTER_KINDS]
     clause = filters[0]["properties"]
-    if tool == "db_read" and _is_searched(setting):
+    if tool == "db_read" and _has_search_hook(setting):
         clause["op"]["description"] += _SIMILAR
     else:
         clause["op"]["enum"].remove("similar")
@@ -361,20 +363,22 @@ def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[S
     return filters
 
 
-def _say_needed(schema: Schema, setting: Setting) -> None:
-    """Say in the schema of a tool's arguments that labels are needed, if they are."""
-    for field in _NEEDED.keys() & schema["properties"] if setting.expect == "required" else ():
-        schema["properties"][field]["description"] += _NEEDED[field]
+def _add_label_notes(schema: Schema, setting: Setting) -> None:
+    """Add to a schema that labels are required, if they are."""
+    for field in (
+        _LABEL_NOTES.keys() & schema["properties"] if setting.expect == "required" else ()
+    ):
+        schema["properties"][field]["description"] += _LABEL_NOTES[field]
 
 
-def _is_searched(setting: Setting) -> bool:
-    """Tell whether a search by meaning may be answered: a hook for it is one for reads."""
+def _has_search_hook(setting: Setting) -> bool:
+    """Return whether a hook may answer a search by meaning: any hook for reads may."""
     hooks = (each for listed in setting.hooks.values() for each in listed)
     return any(type(each).before_read is not Hooks.before_read for each in hooks)
 
 
 def _path_among(tables: Iterable[ToolTable]) -> str | None:
-    """Return a path from one of the tables to a column of another, as an example."""
+    """Return an example path from one of the tables to a column of another."""
     paths = (
         f"{name}.{column.name}"
         for table in tables
@@ -386,7 +390,7 @@ def _path_among(tables: Iterable[ToolTable]) -> str | None:
 
 
 def _without_description(kind: Schema) -> Schema:
-    """Return a kind of filter without what the schema of reads says of it already."""
+    """Return a kind of filter without what the schema of `db_read` explains already."""
     return {
         name: {field: _without_description(each) for field, each in value.items()}
         if name == "properties"
@@ -397,24 +401,24 @@ def _without_description(kind: Schema) -> Schema:
 
 
 def _with_draft_notes(schema: Any, *, drafts: bool) -> Any:
-    """Return a schema with what it says of drafts, or without."""
+    """Return a schema with its notes on drafts, or without fields that are about drafts."""
     if isinstance(schema, list):
         return [_with_draft_notes(each, drafts=drafts) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    told = {
+    kept = {
         name: _with_draft_notes(each, drafts=drafts)
         for name, each in schema.items()
         if name != DRAFTS and (drafts or not (isinstance(each, dict) and each.get(DRAFTS) is True))
     }
     more = schema.get(DRAFTS)
     if drafts and isinstance(more, str):
-        told["description"] += more
-    return told
+        kept["description"] += more
+    return kept
 
 
 def _lean(schema: Schema) -> Schema:
-    """Return one of pydantic's schemas without what a model need not read."""
+    """Return one of pydantic's schemas without keywords that a model does not need."""
     if "oneOf" in schema:
         # the only one is that of the filters; its kinds exclude each other
         return dict(_FILTER)
@@ -435,7 +439,7 @@ def _lean(schema: Schema) -> Schema:
 
 
 def _union(choices: list[Schema]) -> Schema:
-    """Return that one of several schemas holds; plain types are written as a list of types."""
+    """Return a schema for one of several; plain types become a list of types."""
     if all(choice.keys() == {"type"} for choice in choices):
         return {"type": [choice["type"] for choice in choices]}
     return {"anyOf": choices}
@@ -443,14 +447,14 @@ def _union(choices: list[Schema]) -> Schema:
 
 _Row = TypeVar("_Row")
 
-Wanted = list[tuple[str, type[Any]]]
-"""Refs that a call gives, each with the class of row that is needed."""
+RequiredRefs = list[tuple[str, type[Any]]]
+"""The refs that a call gives, each with the required class."""
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # what all clients take
 
 
 class _RefText(str):
-    """What a schema says of a ref, until the tables tell what refs of its class are called.
+    """The description of a ref in a schema, until the tables are known.
 
     Attributes:
         model: the class.
@@ -471,7 +475,7 @@ class _RefText(str):
 
 @dataclass(frozen=True)
 class RefTo:
-    """What pydantic makes of `Ref[Order]`: the text of a ref, which a call then looks up."""
+    """The annotation behind `Ref[Order]`: pydantic validates text, and the call looks it up."""
 
     model: type[Any]
 
@@ -524,12 +528,12 @@ class FunctionTool:
     """A function of the application, as a tool.
 
     Attributes:
-        name: what it is called.
-        description: what it does.
+        name: its name.
+        description: the first paragraph of its docstring.
         reads: whether it changes nothing.
         function: the function.
-        arguments: what a model gives, as a pydantic model.
-        own: by parameter, what the call gives: its session or its conversation.
+        arguments: the model's arguments, as a pydantic model.
+        own: the parameters that the call fills in: its session and its conversation.
     """
 
     name: str
@@ -540,31 +544,31 @@ class FunctionTool:
     own: Mapping[str, type[Any]]
 
     def schema(self, tables: ToolTables) -> dict[str, Any]:
-        """Return the JSON schema of the arguments; refs have the names of the tables."""
+        """Return the JSON schema of the arguments, with the tables' names of refs."""
         named: dict[str, Any] = _with_ref_names(self.arguments.model_json_schema(), tables)
         return named
 
     def call(self, call: Call, given: Any) -> dict[str, Any]:
-        """Do what a model asks for, in one transaction.
+        """Call the function in one transaction, and return its result as JSON.
 
         Raises:
-            ToolError: what it gives has another shape, or names a row that is not for it.
+            ToolError: the arguments have another shape, or name a row that the session cannot see.
             BadRefError: a ref cannot be used.
         """
         if not isinstance(given, dict):
             raise invalid_arguments("they are no object")
-        wanted: Wanted = []
+        required: RequiredRefs = []
         try:
             values = self.arguments.model_validate(
-                decode_values(given, call.setting.tables, call.conversation), context=wanted
+                decode_values(given, call.setting.tables, call.conversation), context=required
             )
         except ValidationError as error:
             raise first_shape_error(self.name, error) from None
         fields: Mapping[str, Any] = self.arguments.model_fields
-        named = {str(each.alias): getattr(values, name) for name, each in fields.items()}
+        arguments = {str(each.alias): getattr(values, name) for name, each in fields.items()}
         with transaction(call.session, call.setting.limits.seconds, writes=not self.reads):
-            _check_rows(call, wanted)
-            returned = self._run(call, named)
+            _check_rows(call, required)
+            returned = self._run(call, arguments)
             call.session.flush()
             return _answer(call, returned)
 
@@ -591,7 +595,7 @@ class FunctionTool:
 def function_tool(
     function: Callable[..., Any],
     tables: ToolTables,
-    taken: Iterable[str],
+    taken_names: Iterable[str],
     *,
     name: str | None = None,
     reads: bool = False,
@@ -599,27 +603,27 @@ def function_tool(
     """Return a function as a tool.
 
     Raises:
-        SetupError: it has no name or docstring for a model, or a parameter that none can give.
+        SetupError: it has no name or docstring for a model, or a parameter that no model can give.
     """
-    called: str = getattr(function, "__name__", "") if name is None else name
-    if not _NAME.fullmatch(called) or called in {*TOOLS, *taken}:
+    tool_name: str = getattr(function, "__name__", "") if name is None else name
+    if not _NAME.fullmatch(tool_name) or tool_name in {*TOOLS, *taken_names}:
         raise SetupError(
-            f"a tool cannot be called {called!r}",
+            f"a tool cannot be called {tool_name!r}",
             "give it a name of letters, digits and underscores that no other tool has",
         )
     description = " ".join((inspect_module.getdoc(function) or "").split("\n\n")[0].split())
     if not description:
         raise SetupError(
-            f"the tool {called!r} does not say what it does", "give the function a docstring"
+            f"the tool {tool_name!r} does not say what it does", "give the function a docstring"
         )
     fields: dict[str, Any] = {}
     own: dict[str, type[Any]] = {}
-    hints = _hints(function, called)
+    hints = _hints(function, tool_name)
     for each in inspect_module.signature(function).parameters.values():
         hint = hints.get(each.name)
         if hint is None or each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
             raise SetupError(
-                f"the tool {called!r} has a parameter {each.name!r} that no model can give",
+                f"the tool {tool_name!r} has a parameter {each.name!r} that no model can give",
                 "give each parameter a name and a type",
             )
         if _is_session(hint) or (isinstance(hint, type) and issubclass(hint, Conversation)):
@@ -631,11 +635,12 @@ def function_tool(
     for model in _models_in(hints.values()):
         if tables.of_model(model) is None:
             raise SetupError(
-                f"the tool {called!r} takes a ref of {model.__qualname__!r}, which is not listed",
+                f"the tool {tool_name!r} takes a ref of {model.__qualname__!r}, "
+                "which is not listed",
                 "add the class to the models of the toolset",
             )
-    arguments = create_model(called, __config__=ConfigDict(extra="forbid"), **fields)
-    return FunctionTool(called, description, reads, function, arguments, own)
+    arguments = create_model(tool_name, __config__=ConfigDict(extra="forbid"), **fields)
+    return FunctionTool(tool_name, description, reads, function, arguments, own)
 
 
 def _is_session(type_: Any) -> bool:
@@ -643,18 +648,18 @@ def _is_session(type_: Any) -> bool:
     return is_plain or hasattr(type_, "sync_session_class")
 
 
-def _hints(function: Callable[..., Any], called: str) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError as error:
         raise SetupError(
-            f"the types of the tool {called!r} cannot be read: {error}",
+            f"the types of the tool {tool_name!r} cannot be read: {error}",
             "import what they name where the module is loaded, outside of TYPE_CHECKING",
         ) from None
 
 
 def _models_in(hints: Iterable[Any]) -> Iterable[type[Any]]:
-    """Yield the classes whose refs types take, at any depth."""
+    """Yield the classes whose refs types accept, at any depth."""
     for hint in hints:
         for part in getattr(hint, "__metadata__", ()):
             if isinstance(part, RefTo):
@@ -663,7 +668,7 @@ def _models_in(hints: Iterable[Any]) -> Iterable[type[Any]]:
 
 
 def _with_ref_names(schema: Any, tables: ToolTables) -> Any:
-    """Return a schema with the names of refs in it."""
+    """Return a schema with the names of refs filled in."""
     if isinstance(schema, _RefText):
         table = tables.of_model(schema.model)
         entity = "row" if table is None else table.entity
@@ -675,22 +680,22 @@ def _with_ref_names(schema: Any, tables: ToolTables) -> Any:
     return schema
 
 
-def _check_rows(call: Call, wanted: Wanted) -> None:
+def _check_rows(call: Call, required: RequiredRefs) -> None:
     """Check that refs name rows that the session can see: one statement for each table.
 
     Raises:
-        BadRefError: one names none.
-        ToolError: one names a row that is not for the session to see.
+        BadRefError: one does not name a row.
+        ToolError: one names a row that the session cannot see.
     """
     tables = call.setting.tables
-    found = {(ref, tables.of_model(model)) for ref, model in wanted}
-    by_table = {table: [r for r, each in found if each is table] for _, table in found if table}
+    pairs = {(ref, tables.of_model(model)) for ref, model in required}
+    by_table = {table: [r for r, each in pairs if each is table] for _, table in pairs if table}
     keys = call.resolve((ref, table.entity) for table, refs in by_table.items() for ref in refs)
     for table, refs in by_table.items():
-        named = FilterClause(field=table.ref_field, op="in", value=sorted(refs))
-        conditions = Conditions(keys).all_of([named], table)
-        seen = call.session.scalars(select(table.model).where(*conditions)).all()
-        missing = sorted({*refs} - {*call.refs_of(seen, table)})
+        only = FilterClause(field=table.ref_field, op="in", value=sorted(refs))
+        conditions = Conditions(keys).all_of([only], table)
+        visible = call.session.scalars(select(table.model).where(*conditions)).all()
+        missing = sorted({*refs} - {*call.refs_of(visible, table)})
         if missing:
             entity = table.entity
             check_existence(call, {(ref, entity): keys[ref, entity] for ref in missing})
@@ -698,7 +703,7 @@ def _check_rows(call: Call, wanted: Wanted) -> None:
 
 
 def _answer(call: Call, returned: Any) -> dict[str, Any]:
-    """Return what a function returns as JSON: rows as reads show them, all else as it is."""
+    """Return the result of a function as JSON: rows as reads show them, other values unchanged."""
     rows = returned if isinstance(returned, list | tuple) else [returned]
     tables = {call.setting.tables.of_model(type(each)) for each in rows}
     [table] = tables if len(tables) == 1 else [None]
@@ -709,6 +714,6 @@ def _answer(call: Call, returned: Any) -> dict[str, Any]:
             "a tool returned a row that is not in its session",
             "add it there, or return its values",
         )
-    shown, rendering = call.reload_rows(rows, shape_of(table, None), call.room())
-    answer = {"table": table.name, "rows": shown, "count": len(rows)}
+    rows_json, rendering = call.reload_rows(rows, shape_of(table, None), call.room())
+    answer = {"table": table.name, "rows": rows_json, "count": len(rows)}
     return call.finish_answer(answer, [], rendering)

@@ -586,7 +586,7 @@ class DraftRows:
         limited = list(limit_refs(every, self._rendering.limits.related))
         pairs = {(each.ref, each.target.entity) for each in limited}
         rows = sorted(each for each in pairs if parse_ref(each[0]) and not draft_named(each[0]))
-        keys = _fetch_usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
+        keys = _fetch_usable(self._call.conversation.resolve_pairs, rows, lambda pair: pair[0])
         foreign = []
         for each in limited:
             label, key = self._labels.get(each.ref), keys.get((each.ref, each.target.entity))

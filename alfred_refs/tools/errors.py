@@ -37,9 +37,9 @@ class ToolError(RefError):
     Hooks raise it to refuse a call.
 
     Args:
-        code: what kind of fault it is, in `snake_case`: `docs/tools.md` lists ours.
+        code: the kind of error, in `snake_case`: `docs/tools.md` lists ours.
         message: the fact, then the remedy, without keys.
-        data: what the message speaks of, as JSON values.
+        data: the values in the message, as JSON.
 
     Attributes:
         code: the same.
@@ -68,12 +68,12 @@ class ToolError(RefError):
         return _rebuild, (type(self), self.code, self.message, self.data)
 
     def in_row(self, number: int) -> ToolError:
-        """Return the same error, which says in which of several given rows it is."""
+        """Return the same error with the number of the row, if several were given."""
         message, data = f"row {number}: {self.message}", {**self.data, "row": number}
         return _rebuild(type(self), str(self.code), message, data)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the model is told."""
+        """Return the error as the answer of a call."""
         return {"error": {"code": self.code, "message": self.message, **self.data}}
 
 
@@ -86,20 +86,20 @@ def _rebuild(class_: type[ToolError], code: str, message: str, data: dict[str, A
 def invalid_arguments(
     fact: str, field: str | None = None, remedy: str = "look at its schema and call again"
 ) -> ToolError:
-    """Say that the arguments have another shape than the tool's schema says."""
+    """Report that the arguments do not have the shape that the tool's schema describes."""
     where, data = ("", {}) if field is None else (f" at {field!r}", {"field": field})
     message = f"the arguments do not fit the tool{where}: {fact}; {remedy}"
     return ToolError("invalid_arguments", message, **data)
 
 
 def unknown_tool(tool: str, tools: Sequence[str]) -> ToolError:
-    """Say that there is no tool of this name."""
+    """Report that there is no tool of this name."""
     message = f"there is no tool {tool!r}; use one of {_quote_names(tools)}"
     return ToolError("unknown_tool", message, tool=tool, tools=[*tools])
 
 
 def unknown_table(table: str, tables: Sequence[str]) -> ToolError:
-    """Say that there is no table of this name, or none for the model: it reads the same."""
+    """Report that there is no table of this name, or none that the model may use."""
     message = f"there is no table {table!r}; use one of {_quote_names(tables)}"
     return ToolError("unknown_table", message, table=table, tables=[*tables])
 
@@ -107,7 +107,7 @@ def unknown_table(table: str, tables: Sequence[str]) -> ToolError:
 def unknown_column(
     table: str, column: str, columns: Sequence[str], *, is_read: bool = False
 ) -> ToolError:
-    """Say that there is no such column, or none to use here: it reads the same."""
+    """Report that there is no such column, or none that the model may use here."""
     fact = f"table {table!r} has no column {column!r} to use here"
     if is_read:
         fact = f"{column!r} of table {table!r} can be read, and is not written here"
@@ -116,7 +116,7 @@ def unknown_column(
 
 
 def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
-    """Say that rows of a table can be read and not written, or not in this way."""
+    """Report that rows of a table can be read and not written, or not by this verb."""
     message = f"table {table!r} can be read and not changed; read it, or change another table"
     if verbs:
         *past, last = ["read", *(f"{verb}d" for verb in verbs)]
@@ -128,16 +128,17 @@ def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
 
 
 def unknown_list(table: str, name: str, lists: Sequence[str]) -> ToolError:
-    """Say that a table has no list of this name to edit by position, or none for the model."""
+    """Report that a table has no list of this name to edit, or none that the model may edit."""
     message = f"table {table!r} has no list {name!r} to edit by position"
     message += f"; use one of {_quote_names(lists)}" if lists else "; change its rows instead"
     return ToolError("unknown_list", message, table=table, list=name, lists=[*lists])
 
 
 def unordered_list(name: str, fact: str, *, is_seen: bool) -> ToolError:
-    """Say that the rows of a list have no order by which they could be named.
+    """Report that the rows of a list have no order by which positions could name them.
 
-    `is_seen`, whether that is so of a list as it is shown, which has one in any case that it can.
+    `is_seen`: whether that is so even of the list as a preview shows it, which repairs the order
+    if it can.
     """
     remedy = "change its rows by their refs"
     if not is_seen:
@@ -149,13 +150,13 @@ def unordered_list(name: str, fact: str, *, is_seen: bool) -> ToolError:
 
 
 def fixed_item(name: str) -> ToolError:
-    """Say that rows of a list stay with the row that has it."""
+    """Report that rows of a list cannot be moved to another row."""
     message = f"items of {name!r} cannot leave the row that they are in; move them inside of it"
     return ToolError("fixed_item", message, list=name)
 
 
 def conflicting_edits(error: PositionError) -> ToolError:
-    """Say what edits of a list cannot do together, all of it, by position."""
+    """Report that edits of one list contradict each other, with all conflicts by position."""
     conflicts = [
         {"code": each.code, "edits": [*each.edits], "fact": each.fact}
         for each in error.conflicts[:_MAX_CONFLICTS]
@@ -164,7 +165,7 @@ def conflicting_edits(error: PositionError) -> ToolError:
 
 
 def list_changed(error: DriftError) -> ToolError:
-    """Say that a list is not what it was when the model was given its token."""
+    """Report that a list has changed since the model was given its token."""
     message = (
         f"the list {error.name!r} has changed since you were given that token; nothing was "
         "changed; look at it with preview and no edits, and choose positions anew"
@@ -173,12 +174,12 @@ def list_changed(error: DriftError) -> ToolError:
 
 
 def invalid_filter(field: str, fact: str, remedy: str) -> ToolError:
-    """Say that a filter cannot be decided of a row; none is ever left out."""
+    """Report that a filter cannot be evaluated; none is ever left out."""
     return ToolError("invalid_filter", f"the filter on {field!r} {fact}; {remedy}", field=field)
 
 
 def missing_filter(tool: str) -> ToolError:
-    """Say that a write would touch every row of a table."""
+    """Report that a write without filters would touch every row of a table."""
     return ToolError(
         "missing_filter",
         f"{tool} needs at least one filter, so that it cannot touch every row; say which rows, "
@@ -187,15 +188,15 @@ def missing_filter(tool: str) -> ToolError:
 
 
 def invalid_value(field: str, wanted: str) -> ToolError:
-    """Say that a column cannot have a value, which is not repeated."""
+    """Report that a column cannot have a value; the value is not repeated."""
     message = f"the value given for {field!r} does not fit; it takes {wanted}"
     return ToolError("invalid_value", message, field=field)
 
 
 def missing_value(table: str, columns: Sequence[str], *, is_given: bool = True) -> ToolError:
-    """Say that a new row lacks what it must have, or that a row would lose it.
+    """Report that a new row lacks a value that it needs, or an update would remove one.
 
-    Of columns those are told that a model knows; `is_given`, whether it is to give them.
+    `columns` are those that the model knows; `is_given`: whether the model could give them.
     """
     remedy = "give it and call again"
     if not is_given:
@@ -206,7 +207,7 @@ def missing_value(table: str, columns: Sequence[str], *, is_given: bool = True) 
 
 
 def invalid_order(column: str, fact: str, columns: Sequence[str]) -> ToolError:
-    """Say that rows cannot be put in this order."""
+    """Report that rows cannot be ordered by a column."""
     message = (
         f"rows cannot be ordered by {column!r}, which {fact}; use one of {_quote_names(columns)}"
     )
@@ -214,12 +215,12 @@ def invalid_order(column: str, fact: str, columns: Sequence[str]) -> ToolError:
 
 
 def invalid_total(name: str, fact: str, remedy: str) -> ToolError:
-    """Say that there is no such total, or no groups of rows by such a column."""
+    """Report that there is no such total, or a column cannot be grouped by."""
     return ToolError("invalid_total", f"{name!r} in columns {fact}; {remedy}", column=name)
 
 
 def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> ToolError:
-    """Say that a cursor is of another question, was changed, or needs a row that is gone."""
+    """Report that a cursor is of another question, damaged, or of a row that has changed."""
     message = (
         "the cursor does not belong to this read; give the cursor of the last answer with the "
         "same table, filters and order, or read again from the start without one"
@@ -232,7 +233,7 @@ def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> To
 
 
 def too_many_rows(tool: str, most: int, *, along: bool = False) -> ToolError:
-    """Say that a write matches or has more rows than one call may change."""
+    """Report that a write matches or has more rows than one call may change."""
     fact = f"more than {most} rows match, and one {tool} changes at most {most}"
     remedy = "narrow the filters"
     if tool == "db_create":
@@ -251,7 +252,7 @@ _LESS = (
 
 
 def too_slow(seconds: float, less: str = _LESS) -> ToolError:
-    """Say that a statement took longer than a call may, and was stopped."""
+    """Report that a statement took longer than a call may, and was cancelled."""
     return ToolError(
         "too_slow",
         f"the call took longer than {seconds:g} seconds and was stopped; nothing was changed; "
@@ -261,12 +262,12 @@ def too_slow(seconds: float, less: str = _LESS) -> ToolError:
 
 
 def invalid_sql(fact: str, remedy: str) -> ToolError:
-    """Say that a statement of the model's own is not one that can be answered."""
+    """Report that a SELECT of the model's cannot be answered."""
     return ToolError("invalid_sql", f"the statement cannot be answered: {fact}; {remedy}")
 
 
 def too_deep(table: str) -> ToolError:
-    """Say that a row has a document that is nested deeper than can be read."""
+    """Report that a row has a document that is nested deeper than can be read."""
     return ToolError(
         "too_deep",
         f"a document in a row of {table!r} is nested too deep to be read; nothing was changed; "
@@ -276,7 +277,7 @@ def too_deep(table: str) -> ToolError:
 
 
 def mixed_drafts(tool: str, drafts: Sequence[str]) -> ToolError:
-    """Say that a write names drafts, and that its filters may be met by rows too."""
+    """Report that a write names drafts, and its filters may match rows too."""
     are = "is" if len(drafts) == 1 else "are"
     return ToolError(
         "mixed_drafts",
@@ -288,7 +289,7 @@ def mixed_drafts(tool: str, drafts: Sequence[str]) -> ToolError:
 
 
 def unexpected_row(ref: str, column: str, actual: Any, expected: Any) -> ToolError:
-    """Say that a write would hit another row than the model thinks."""
+    """Report that a row does not have the value or label that the model expects."""
     return ToolError(
         "unexpected_row",
         f"{ref!r} was expected to have {column} {expected!r} and has {actual!r}; nothing was "
@@ -301,9 +302,10 @@ def unexpected_row(ref: str, column: str, actual: Any, expected: Any) -> ToolErr
 
 
 def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
-    """Say that a write names rows without saying what they are; of each its label and the field.
+    """Report that a write names rows without their labels; the error has the labels.
 
-    A ref with a wrong digit may be that of another row.
+    A ref with a wrong digit may be that of another row. Each row has its label and the field for
+    it.
     """
     labels_shown = ", ".join(f"{ref!r} is {label!r}" for ref, (label, _) in rows.items())
     fields = dict.fromkeys(field for _, field in rows.values())
@@ -318,7 +320,7 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
 
 
 def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
-    """Say that a label does not tell a row from another one."""
+    """Report that two rows have the same label, so it does not identify one of them."""
     return ToolError(
         "ambiguous_label",
         f"{ref!r} and {other!r} are both {label!r}; nothing was changed; say which by values by "
@@ -332,10 +334,10 @@ def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
 def conflict(
     table: str, columns: Sequence[str], *, is_hidden: bool = False, rule: str | None = None
 ) -> ToolError:
-    """Say that two rows cannot have the same: one may be there, or be given too, or be of others.
+    """Report that a unique constraint is violated: by an existing row, or one of the call.
 
-    Columns are hidden too where `is_hidden`; `rule` is what the database says, where that is more
-    than that columns are the same.
+    `is_hidden`: whether hidden columns are part of it; `rule`: its description, if it is about
+    more than equal columns.
     """
     same = f"the same {_quote_names(columns)}"
     if rule is not None:
@@ -354,7 +356,7 @@ def conflict(
 
 
 def overlap(table: str, columns: Sequence[str]) -> ToolError:
-    """Say that values of two rows exclude each other, and not only the same ones."""
+    """Report that an exclusion constraint is violated."""
     among = f" in {_quote_names(columns)}" if columns else ""
     return ToolError(
         "conflict",
@@ -375,16 +377,16 @@ def still_referenced(
     verbs: Collection[str] | None = None,
     change: str = "deleted from",
 ) -> ToolError:
-    """Say that a row cannot be deleted, or changed: others name it, or what would go with it.
+    """Report that a row cannot change, as others refer to it or to rows deleted with it.
 
     Args:
-        table: from which rows were to be deleted.
-        referring: the table of the others; `None` if the model may not know it.
-        refs: of some of the others.
+        table: the table in which rows were to be deleted or changed.
+        referring: the table of the referring rows; `None` if the model may not know it.
+        refs: of some of the referring rows.
         labels: of those, by ref.
-        verbs: what the model may do to them: "update" if it may take the reference out of them;
-            `None` if that is not known.
-        done: what was to be done in the table.
+        verbs: what the model may do to them: "update" if it may change their reference; `None` if
+            that is not known.
+        change: what was to be done in the table.
     """
     others = "other rows" if referring is None else f"rows of {referring!r}"
     names = f" ({_quote_names(refs)})" if refs else ""
@@ -405,7 +407,7 @@ def still_referenced(
 
 
 def circular_reference(table: str) -> ToolError:
-    """Say that rows which refer to each other cannot be deleted one after the other."""
+    """Report that rows that refer to each other cannot be deleted one after another."""
     return ToolError(
         "circular_reference",
         f"rows of {table!r} refer to each other in a circle; nothing was changed; set one of the "
@@ -415,7 +417,7 @@ def circular_reference(table: str) -> ToolError:
 
 
 def missing_reference(table: str, columns: Sequence[str]) -> ToolError:
-    """Say that a row which is referred to is not there."""
+    """Report that a row that is referred to does not exist."""
     what = _quote_names(columns) if columns else "the row"
     return ToolError(
         "missing_reference",
@@ -429,10 +431,10 @@ def missing_reference(table: str, columns: Sequence[str]) -> ToolError:
 def foreign_row(
     ref: str | None, column: str | None, refs: Sequence[str] = (), *, is_given: bool = False
 ) -> ToolError:
-    """Say that a row is not the owner's to change, or not the owner's to see.
+    """Report that a row belongs to another owner: it cannot be changed, or not be seen.
 
-    It reads the same as for a row that is not there; but of those that the owner may read, `refs`,
-    that is said. `is_given`, whether it is an argument of a tool, which may change nothing.
+    The message is that for a row that does not exist, unless the owner may read the rows (`refs`).
+    `is_given`: whether the ref is an argument of a function tool, which may change nothing.
     """
     row = "a row" if ref is None else repr(ref)
     fact = "cannot be changed" if column is None else f"cannot be used in {column!r}"
@@ -450,9 +452,10 @@ def foreign_row(
 def check_failed(
     table: str, rule: str | None = None, columns: Sequence[str] = (), *, is_hidden: bool = False
 ) -> ToolError:
-    """Say that a rule of the database forbids values; its name is the database's, and not told.
+    """Report that a CHECK constraint forbids values. Its name is the database's, and not shown.
 
-    What it says is `None` where that is not known; `is_hidden`, whether it is about others too.
+    `rule` is `None` if its description is not known; `is_hidden`: whether it has hidden columns
+    too.
     """
     about = f" on {_quote_names(columns)}" if columns and rule is None else ""
     others = " and on columns that are not shown" if is_hidden else ""
@@ -471,24 +474,24 @@ def check_failed(
 
 
 def invalid_content(fact: str, remedy: str) -> ToolError:
-    """Say that a draft cannot hold such content, or new rows cannot be saved as they are said."""
+    """Report that a draft cannot have such content, or that new rows cannot be saved so."""
     return ToolError("invalid_content", f"{fact}; {remedy}")
 
 
 def no_semantic_search(table: str) -> ToolError:
-    """Say that nothing answers a search by meaning in this table."""
+    """Report that no hook answers a search by meaning in this table."""
     message = f"table {table!r} cannot be searched by meaning; filter by its columns"
     return ToolError("no_semantic_search", message, table=table)
 
 
 def no_totals(table: str) -> ToolError:
-    """Say that rows of a table are read one by one: what hooks hide of them is in no total."""
+    """Report that rows of a table cannot be counted, because hooks hide something of them."""
     message = f"rows of table {table!r} can be read, and not counted or added up; read them"
     return ToolError("no_totals", message, table=table)
 
 
 def no_sql(table: str) -> ToolError:
-    """Say that hooks look at each read of a table: of SQL they are not told."""
+    """Report that a table cannot be queried by SQL, because hooks look at each read of it."""
     message = f"rows of table {table!r} are not there for SQL; read them with db_read"
     return ToolError("no_sql", message, table=table)
 

@@ -117,14 +117,15 @@ def fault_of(
     *,
     time_limit: float | None = None,
 ) -> ToolError | None:
-    """Return what a model is told of an exception; `None` if it is not the model's fault.
+    """Return the tool error for an exception; `None` if the model cannot correct it.
 
     Args:
-        error: that ended a call.
-        tool: what was called.
-        table: that was read or written, if it is known.
-        listed: the entities of all tables that the model may use: of others it is told nothing.
-        slow: how many seconds one statement may take, if the call took as long.
+        error: the exception that ended a call.
+        tool: the tool that was called.
+        table: the table that was read or written, if known.
+        listed_entities: the entities of all tables that the model may use; refs of others are
+            removed.
+        time_limit: how many seconds one statement may take, if the call took as long.
     """
     fault: ToolError | None = None
     match error:
@@ -159,9 +160,10 @@ def _database_fault(
 
 
 def _foreign_row_fault(error: ForeignRowError, table: ToolTable | None) -> ToolError | None:
-    """Return what a model is told of a row that is not the owner's.
+    """Return the tool error for a row of another owner.
 
-    What stands in a column that no model sees is the application's own mistake.
+    If the column is hidden from the model, the value is the application's, so the exception is
+    raised.
     """
     column = error.what.rpartition(".")[2] if error.named else None
     if table is not None and column is not None:
@@ -172,9 +174,9 @@ def _foreign_row_fault(error: ForeignRowError, table: ToolTable | None) -> ToolE
 
 
 def _without_unlisted(error: BadRefError, listed_entities: Collection[str]) -> BadRefError:
-    """Return an error that offers no ref of an entity which the model may not use.
+    """Return an error without suggestions of refs whose entity the model may not use.
 
-    One that it gives by itself, where another entity is needed, is as if it were not known.
+    A ref of such an entity that the model gave is reported as unknown.
     """
     suggestions = [*error.known, *([] if error.near is None else [error.near])]
     limited = error.offering([ref for ref in suggestions if _entity_in(ref) in listed_entities])
@@ -202,7 +204,7 @@ def _ref_fault(error: BadRefError, tool: str) -> ToolError:
 
 
 def _message_for_model(message: str, error: BadRefError, tool: str) -> str:
-    """Return the message without what only trusted code can do."""
+    """Return the message without remedies that only application code has."""
     if isinstance(error, RawKeyError):
         _, _, known = message.rpartition("; ")
         return f"a database key cannot be used here; give a ref; {known}"
@@ -211,7 +213,7 @@ def _message_for_model(message: str, error: BadRefError, tool: str) -> str:
 
 
 def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
-    """Return what a model is told of what the database refused."""
+    """Return the tool error for an error of the database, by its SQLSTATE."""
     state = str(fields["sqlstate"])
     if state.startswith("22"):
         fact = _FACTS.get(state, "a value does not fit its column")
@@ -238,7 +240,7 @@ def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) ->
 
 
 def _name_of(referring: str | None, table: ToolTable) -> str | None:
-    """Return what a model calls the table whose rows refer to others, if it may use that."""
+    """Return the model's name for the table whose rows refer to others, or `None`."""
     near = {table.name: table, **{each.name: each for each in table.targets.values()}}
     names = {inspect(each.model).mapper.local_table.name: name for name, each in near.items()}
     return None if referring is None else names.get(referring)
@@ -247,7 +249,7 @@ def _name_of(referring: str | None, table: ToolTable) -> str | None:
 def _constraint_fault(
     state: str, constraint: str | None, column: str | None, table: ToolTable
 ) -> ToolError | None:
-    """Return what a model is told of a constraint that is not met."""
+    """Return the tool error for a constraint violation."""
     rules = rules_named(constraint, table)
     columns = [*dict.fromkeys(name for rule in rules for name in rule.columns)]
     is_hidden = any(rule.is_hidden for rule in rules)
@@ -275,7 +277,7 @@ def _constraint_fault(
 
 
 def _describe_rules(rules: Sequence[Rule]) -> str | None:
-    """Return what rules say of which one was broken; `None` if that cannot be told."""
+    """Return the words of the rules of which one was violated; `None` if there are none."""
     words = [*filter(None, map(str, rules))]
     if len(words) < 2:  # noqa: PLR2004
         return words[0] if words else None
@@ -283,14 +285,17 @@ def _describe_rules(rules: Sequence[Rule]) -> str | None:
 
 
 def check_existence(call: Call, resolved: Keys) -> list[str]:
-    """Check that rows are there: one statement a table, and one more for a row that is not.
+    """Check that rows exist: one statement a table, and one more for a row that does not.
 
     Args:
-        call: that has found nothing of them.
-        named: the keys that refs name, by ref and the entity that was needed.
+        call: that has not found them.
+        resolved: their keys, by ref and required entity.
 
     Returns:
-        notes on those that the server may hide.
+        notes on rows that the database may hide (row-level security).
+
+    Raises:
+        GoneRefError: a row was deleted.
     """
     keys_by_table: dict[ToolTable, dict[str, Key]] = {}
     for (ref, entity), key in resolved.items():

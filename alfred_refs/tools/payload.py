@@ -335,15 +335,16 @@ def _nested_value(table: ToolTable, name: str, value: Any, *, stored: bool) -> A
 def _check_nested_references(
     table: ToolTable, name: str, nested: Any, whole: Mapping[str, Any]
 ) -> None:
-    """Check that rows nested by a relationship do not say that they belong to another row.
-
-    The relationship says it, whatever they say.
+    """Check that nested rows do not refer to another row than the one they are nested in.
 
     Args:
-        table: of the row that they are nested in.
+        table: of the outer row.
         name: of the relationship.
-        given: what is nested.
-        whole: what the row that they are nested in holds.
+        nested: the nested rows.
+        whole: the content of the outer row.
+
+    Raises:
+        ToolError: one does.
     """
     child_columns = table.child_columns(name)
     allowed: dict[str, tuple[Any, ...]] = {
@@ -760,11 +761,14 @@ def _paths(row: NewRow, table: ToolTable) -> Iterator[str]:
 
 
 def check_create_arguments(new: NewRows, *, drafts: bool) -> None:
-    """Check that it is said what is wanted: no schema that all clients take could say that.
+    """Check data and drafts of new rows; JSON schemas that all clients accept cannot express that.
 
     Args:
-        given: what is to be created.
-        drafts: whether there are drafts.
+        new: what is to be created.
+        drafts: whether drafts are enabled.
+
+    Raises:
+        ToolError: both or none are given.
     """
     if new.data is None and new.from_draft is None:
         raise invalid_arguments("give data, or from_draft" if drafts else "it is missing", "data")

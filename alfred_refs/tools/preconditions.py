@@ -141,15 +141,15 @@ RowValues = Mapping[int, Mapping[str, Sequence[Any]]]
 def check_new_rows(
     builder: Builder, rows: Iterable[tuple[str, NewRow]], row_values: RowValues
 ) -> None:
-    """Check that what is said of new rows is what will be saved.
+    """Check that what new rows say is what will be saved.
 
     Args:
         builder: has made and related their instances.
-        rows: the new rows, with what each is called.
-        claims: what a model or a draft says of them, before hooks.
+        rows: the new rows, each with its name in errors.
+        row_values: the values that a model or a draft gives, before hooks.
 
     Raises:
-        ToolError: two things that are said cannot both be, or one will not be.
+        ToolError: two values contradict each other, or one will not be saved.
     """
     places = {
         id(builder.made_of(record)): place

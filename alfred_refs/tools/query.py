@@ -99,16 +99,16 @@ _MAX_VALUE_LENGTH = 200  # characters of one value: a model repeats the cursor l
 
 
 class Cursor(BaseModel):
-    """Where a read stopped.
+    """Where a read stopped. The field names are part of the cursor's text.
 
     Attributes:
-        question: a digest of what was asked.
-        after: what the last row had in the columns of the order, as JSON; `None` where one of
-            these is not to be `may_carry`: they are looked up then.
-        seen: a digest of what the last row had, where that is looked up.
+        question: a digest of the arguments.
+        after: the last row's values in the columns of the order, as JSON; `None` if one is not
+            `is_portable`: the row is looked up then.
+        seen: a digest of these values, if the row is looked up.
         ref: the last row's ref.
-        shown: how many rows were shown, where a hook gave the order.
-        draft: the number of the last draft, where no row was shown yet.
+        shown: how many rows were shown, if a hook gave the order.
+        draft: the number of the last draft, if no row was shown yet.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -127,11 +127,11 @@ class Cursor(BaseModel):
 
 
 def is_portable(values: Values, value: Any) -> bool:
-    """Tell whether a cursor may have a value, and gives it back as the database has it.
+    """Return whether a cursor can hold a value and give it back exactly.
 
-    It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some
-    drivers have infinity there, and in another time zone they are none; and psycopg has no time at
-    all for an infinite one.
+    It must be short and without a key. Dates at the ends of the calendar are not portable: some
+    drivers return them for infinity, they are out of range in another time zone, and psycopg
+    cannot load an infinite interval.
     """
     json_value = values.show(value)
     if isinstance(json_value, str) and (
@@ -149,7 +149,7 @@ def is_portable(values: Values, value: Any) -> bool:
 
 
 def question_of(read: DbRead) -> str:
-    """Return a digest of what a cursor belongs to: all but how much is shown of it."""
+    """Return a digest of the arguments, without those that only limit what is shown."""
     display_only = {"cursor", "limit", "columns"} | (set() if read.drafts else {"drafts"})
     return _digest_of(read.model_dump(exclude=display_only, mode="json"))
 
@@ -160,10 +160,10 @@ def _digest_of(value: Any) -> str:
 
 
 def cursor_of(read: DbRead) -> Cursor | None:
-    """Return the cursor that a read goes on from.
+    """Return the cursor that a read continues from.
 
     Raises:
-        ToolError: it is none, or belongs to another question.
+        ToolError: it is invalid, or belongs to another question.
     """
     if read.cursor is None:
         return None
@@ -179,12 +179,12 @@ def cursor_of(read: DbRead) -> Cursor | None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """In which order rows are read: by columns, then by primary key, so that no two are equal.
+    """The order of a read: columns, then the primary key, so that it is total.
 
     Attributes:
-        columns: the first of the order -> whether the greatest of it comes first; rows without a
-            value come last either way.
-        descending: the same of the key.
+        table: the table.
+        columns: each column -> whether it is descending; nulls come last either way.
+        descending: whether the primary key is descending.
     """
 
     table: ToolTable
@@ -192,7 +192,7 @@ class Order:
     descending: bool
 
     def by(self) -> list[ColumnElement[Any]]:
-        """Return what a statement is ordered by."""
+        """Return the ORDER BY expressions."""
         model = self.table.model
         given = [
             _with_direction(
@@ -204,10 +204,10 @@ class Order:
         return [*given, *(_with_direction(each, descending=self.descending) for each in own)]
 
     def beyond(self, cursor: Cursor, key: Key) -> Condition:
-        """Return that a row comes after the one where a read stopped.
+        """Return the condition for rows after the one where a read stopped.
 
         Raises:
-            ToolError: the cursor has not what this order needs.
+            ToolError: the cursor lacks what this order needs.
         """
         parts = self.table.key_parts(key)
         if not parts:
@@ -231,20 +231,20 @@ class Order:
         return beyond
 
     def place(self, key: Key) -> Select[Any]:
-        """Return a statement of what orders the row where a read stopped, if it is there."""
+        """Return the SELECT of the row where a read stopped, with its values in the order."""
         model = self.table.model
         columns = (getattr(model, column.name) for column in self.columns)
         is_row = self._is_row(model, self.table.key_parts(key))
         return select(literal(1), *columns).select_from(model).where(*is_row)
 
     def seen(self, values: Iterable[Any]) -> str:
-        """Return a digest of what a row has in the columns of the order."""
+        """Return a digest of a row's values in the columns of the order."""
         return _digest_of(
             [column.values.show(each) for column, each in zip(self.columns, values, strict=True)]
         )
 
     def _last_value(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
-        """Return what the last row has in a column now."""
+        """Return a scalar subquery of the last row's current value in a column."""
         row = aliased(self.table.model)
         last = select(comparable(getattr(row, column.name))).where(*self._is_row(row, parts))
         return last.scalar_subquery()
@@ -287,19 +287,19 @@ def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class GivenOrder:
-    """The order of keys or refs that a hook gave; decided by the database, as is what is shown."""
+    """The order of the keys or refs that a hook gave; the database sorts and limits."""
 
     table: ToolTable
     keys: Sequence[Any]
 
     def by(self) -> list[ColumnElement[Any]]:
-        """Return what a statement is ordered by."""
+        """Return the ORDER BY expressions."""
         own = getattr(self.table.model, self.table.own or "")
         return [case(*((own == key, place) for place, key in enumerate(self.keys)))]
 
 
 def directions_of(read: DbRead) -> list[tuple[str, bool]]:
-    """Return what is to be ordered by, each with whether the greatest comes first."""
+    """Return the columns to order by, each with whether it is descending."""
     order_by, directions = read.order_by or [], read.order_dir
     names = [order_by] if isinstance(order_by, str) else order_by
     if not isinstance(directions, list):
@@ -310,9 +310,9 @@ def directions_of(read: DbRead) -> list[tuple[str, bool]]:
 
 
 def order_of(read: Reading, table: ToolTable) -> Order:
-    """Return the order that a model asked for.
+    """Return the order that a model asks for.
 
-    What comes after a row's own ref orders nothing: no two rows have the same.
+    Columns after the row's own ref are ignored: refs are unique.
     """
     columns: dict[ToolColumn, bool] = {}
     descending = read.arguments.order_dir == "desc"
@@ -335,7 +335,7 @@ def _orderable_column(name: str, table: ToolTable) -> ToolColumn:
 
 
 def read_conditions(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
-    """Return what rows must meet: filters, or-filters, and what hooks added."""
+    """Return the conditions of a read: filters, or-filters, and what hooks added."""
     arguments = read.arguments
     asked = conditions.all_of(arguments.filters, table)
     if arguments.or_filters:
@@ -360,12 +360,12 @@ _GROUPED = ("ref", "text", "number", "boolean", "time", "choice", "uuid")
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """One thing that is asked of the rows of a group.
+    """One aggregate of the rows of a group.
 
     Attributes:
-        name: as it stands in the answer: `"sum(price)"`.
+        name: in the answer: `"sum(price)"`.
         function: its name in SQL.
-        column: of what; `None` where rows are counted.
+        column: its argument; `None` for `count(*)`.
     """
 
     name: str
@@ -373,7 +373,7 @@ class Total:
     column: ToolColumn | None
 
     def expression(self, model: type[Any]) -> ColumnElement[Any]:
-        """Return what answers it, as exact as the database has it."""
+        """Return the SQL expression, as exact as the database computes it."""
         if self.column is None:
             return func.count()
         attribute = summable(getattr(model, self.column.name))
@@ -386,7 +386,7 @@ class Total:
         return cast(function(attribute), Numeric())
 
     def show(self, value: Any) -> Any:
-        """Return a value of it as JSON: an average is the nearest number that JSON has."""
+        """Return its value as JSON; an average becomes the nearest JSON number."""
         if value is None or self.column is None:
             return value
         if self.function == "avg" and isinstance(value, Decimal) and math.isfinite(float(value)):
@@ -397,13 +397,12 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What is asked of rows together.
+    """The aggregates that a read asks for.
 
     Attributes:
-        table: whose rows.
-        groups: the columns whose values rows of a group have in common; none where all rows are
-            one group.
-        totals: what is asked of each group, one at least.
+        table: the table.
+        groups: the columns that it is grouped by; empty if all rows are one group.
+        totals: the aggregates of each group, at least one.
     """
 
     table: ToolTable
@@ -411,7 +410,7 @@ class Totals:
     totals: Sequence[Total]
 
     def statement(self, read: DbRead, conditions: Sequence[Condition]) -> Select[Any]:
-        """Return the statement that answers: groups, totals, and how many rows there are."""
+        """Return the SELECT of groups, aggregates, and the number of rows in each group."""
         model = self.table.model
         groups = [summable(getattr(model, column.name)) for column in self.groups]
         asked = [total.expression(model) for total in self.totals]
@@ -421,7 +420,7 @@ class Totals:
         return statement.group_by(*places).order_by(*self._order(read), *places)
 
     def _order(self, read: DbRead) -> Iterator[ColumnElement[Any]]:
-        """Yield what groups are ordered by: unless that is said, most of the first total first."""
+        """Yield the ORDER BY expressions; the default is the first total, descending."""
         names = [*(column.name for column in self.groups), *(each.name for each in self.totals)]
         refs = [each.name for each in self.groups if each.values.family == "ref"]
         usable = [name for name in names if name not in refs]
@@ -438,7 +437,7 @@ class Totals:
             yield (place.desc() if descending else place.asc()).nulls_last()
 
     def check(self, read: DbRead) -> None:
-        """Check that nothing else is asked for that is of rows alone."""
+        """Check that the read has no arguments that apply only to rows."""
         if read.drafts:
             raise invalid_arguments(
                 "drafts are not counted", "drafts", "leave it out, or read them"
@@ -452,10 +451,10 @@ class Totals:
 
 
 def totals_of(read: DbRead, table: ToolTable) -> Totals | None:
-    """Return what a read asks of rows together; `None` if it asks for rows.
+    """Return the aggregates that a read asks for; `None` if it asks for rows.
 
     Raises:
-        ToolError: there is no such total, or no groups by such a column.
+        ToolError: there is no such aggregate, or a column cannot be grouped by.
     """
     names = dict.fromkeys(read.columns or ())
     calls = {name: call for name in names if (call := _parse_total(name, table)) is not None}
@@ -472,9 +471,9 @@ def totals_of(read: DbRead, table: ToolTable) -> Totals | None:
 
 
 def summable(attribute: Any) -> Any:
-    """Return an attribute as its values add up the way that drivers load them.
+    """Return an expression that adds up as drivers load the values.
 
-    Of a duration that is a year of 365 days and a month of 30, so that it has days alone.
+    Drivers load a year of an interval as 365 days and a month as 30, so intervals get days only.
     """
     if not is_interval(attribute.type):
         return attribute
@@ -492,7 +491,7 @@ def _column_number(number: int) -> ColumnElement[Any]:
 
 
 def _parse_total(name: str, table: ToolTable) -> tuple[str, str] | None:
-    """Return the function and its argument, where a name is not a column's."""
+    """Return the function and its argument; `None` for the name of a column."""
     found = None if name in table.columns else _CALL.fullmatch(name)
     return None if found is None else (found[1].lower(), found[2])
 
@@ -503,7 +502,11 @@ def _normalized(name: str) -> str:
 
 
 def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:
-    """Return one total, from the function and its argument."""
+    """Return one aggregate.
+
+    Raises:
+        ToolError: there is no such function, or it does not apply to the column.
+    """
     if function == _COUNT and argument in ("*", ""):
         return Total("count(*)", function, None)
     if function == _COUNT:
@@ -523,7 +526,7 @@ def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:
 
 
 def _unfit_reason(function: str, column: ToolColumn, table: ToolTable) -> str | None:
-    """Return what a column has instead of values that a function takes; `None` if it has these."""
+    """Return why a function does not apply to a column; `None` if it does."""
     if column.key is not None:
         return "refs, which are names"
     type_, family = getattr(table.model, column.name).type, column.values.family
@@ -540,7 +543,11 @@ def _unfit_reason(function: str, column: ToolColumn, table: ToolTable) -> str | 
 
 
 def _group(name: str, table: ToolTable) -> ToolColumn:
-    """Return a column whose values make groups."""
+    """Return a column to group by.
+
+    Raises:
+        ToolError: there is none of that name, or it cannot be grouped by.
+    """
     if name == table.ref_field:
         raise invalid_total(
             name, "is each row's own, so that every group is one row", "leave it out, or read rows"
@@ -581,18 +588,18 @@ _MORE = "there are more groups: order them, filter the rows, or raise limit"
 
 
 class TotalsReader:
-    """Counts for one call."""
+    """Answers reads of totals, for one call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
     def answer(self, reading: Reading, totals: Totals, keys: Keys) -> dict[str, Any]:
-        """Return the totals that a read asks for.
+        """Return the answer to a read of totals.
 
         Args:
             reading: as hooks have left it.
-            totals: what it asks for.
-            keys: that refs in its filters name.
+            totals: the aggregates.
+            keys: of the refs in the filters.
         """
         most, asked = self._call.setting.limits.rows, reading.arguments.limit
         limit = most if asked is None else min(asked, most)
@@ -617,7 +624,7 @@ class TotalsReader:
     def _read_groups(
         self, reading: Reading, totals: Totals, keys: Keys, limit: int
     ) -> list[Sequence[Any]]:
-        """Return groups, each with how many rows it has; one more than are shown, if there are."""
+        """Return groups with their numbers of rows; one more than the limit, if there are more."""
         if reading.empty or (reading.keys is not None and not reading.keys):
             nothing = [0 if each.column is None else None for each in totals.totals]
             return [] if totals.groups else [[*nothing, 0]]
@@ -630,7 +637,7 @@ class TotalsReader:
         return list(self._call.session.execute(statement.options(*options)))
 
     def _foreign(self, rows: Sequence[Row], shape: Shape) -> Iterator[ForeignRef]:
-        """Yield the refs of groups, whose labels can be read: their keys have just been met."""
+        """Yield the refs in groups whose labels can be read; their keys are cached."""
         tables = self._call.setting.tables
         refs = [
             ForeignRef(row, column.name, target)
@@ -638,7 +645,7 @@ class TotalsReader:
             for row in rows
             if row[column.name] is not None
         ]
-        keys = self._call.conversation.keys_held({each.ref for each in refs}) if refs else {}
+        keys = self._call.conversation.known_keys({each.ref for each in refs}) if refs else {}
         for each in refs:
             if each.ref in keys:
                 each.key = key_in(each.target, keys[each.ref])

@@ -88,17 +88,17 @@ _TOKEN = re.compile(
 _AROUND_A_NAME = re.compile(r'(?<![\w"])\((\w+)\)')
 
 # sign of a comparison -> how it is said before the value
-_COMPARED: Final = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "not", "!=": "not"}
+_SIGNS: Final = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "not", "!=": "not"}
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a condition says.
+    """A parsed condition.
 
     Attributes:
         columns: the attributes that it names, each once.
-        is_hidden: whether it names columns that a model does not know.
-        text: its SQL in one short line, with the names that a model knows.
+        is_hidden: whether it names columns that the model does not know.
+        text: its SQL on one line, with the model's names.
         words: its names, literals and signs, in order; keywords in capitals.
     """
 
@@ -109,38 +109,42 @@ class Condition:
 
     @property
     def has_literals(self) -> bool:
-        """Whether there are values in it."""
+        """Whether it contains values."""
         return any(re.match(r"[eE]?'|[$\d-]", word) for word in self.words)
 
     def choices(self, *, numeric: bool) -> list[str] | None:
-        """Return the values of which the one column has one, as JSON; `None` if it says else."""
-        match self._compared():
-            case [_, "IN", *listed] | [_, "=", "ANY", "ARRAY", *listed]:
-                literals = listed[::2]
-                is_list = all(each == "," for each in listed[1::2]) and len(listed) % 2
-                shown = [_literal_to_json(each, numeric=numeric) for each in literals]
-                return None if not is_list or None in shown else [each or "" for each in shown]
+        """Return the values that its column may have, as JSON; `None` if it does not list them."""
+        match self._comparison_words():
+            case [_, "IN", *values] | [_, "=", "ANY", "ARRAY", *values]:
+                literals = values[::2]
+                is_list = all(each == "," for each in values[1::2]) and len(values) % 2
+                json_values = [_literal_to_json(each, numeric=numeric) for each in literals]
+                return (
+                    None
+                    if not is_list or None in json_values
+                    else [each or "" for each in json_values]
+                )
         return None
 
     def limits(self, *, numeric: bool) -> str | None:
-        """Return what the one column is compared with, in words; `None` if it says else."""
-        words = self._compared()
+        """Return the limits of its one column in words; `None` if it is not a comparison."""
+        words = self._comparison_words()
         match words:
             case [name, "BETWEEN", least, "AND", most]:
                 words = [name, ">=", least, "AND", name, "<=", most]
-        told = [
+        comparisons = [
             _comparison([*part], words[0], numeric=numeric)
             for is_and, part in groupby(words, lambda word: word == "AND")
             if not is_and
         ]
-        match told:
+        match comparisons:
             case [(">=", least), ("<=", most)]:
                 return f"{least} to {most}"
-        known = [f"{each[0]} {each[1]}" for each in told if each is not None]
-        return " and ".join(known) if len(known) == len(told) else None
+        known = [f"{each[0]} {each[1]}" for each in comparisons if each is not None]
+        return " and ".join(known) if len(known) == len(comparisons) else None
 
-    def _compared(self) -> list[str]:
-        """Return the words without 'IS NULL OR', which every condition means by itself."""
+    def _comparison_words(self) -> list[str]:
+        """Return the words without 'IS NULL OR', which every CHECK constraint implies."""
         words = list(self.words)
         if self.is_hidden or words[:1] != [*self.columns]:
             return [""]
@@ -148,35 +152,35 @@ class Condition:
 
 
 def condition_of(sql: str, names: Mapping[str, str | None]) -> Condition:
-    """Return what a condition says.
+    """Parse a condition.
 
     Args:
         sql: the condition.
-        names: what the columns are called in it, in small letters -> what a model calls them;
-            `None` for what it does not know.
+        names: the column names in it, in lower case -> the model's names; `None` for a column that
+            the model does not know.
     """
     columns: dict[str, None] = {}
     is_hidden, text, words = False, "", []
-    for found in _TOKEN.finditer(sql):
-        kind, token = found.lastgroup, found.group()
-        said, column = token, token.strip('"').lower()
+    for match in _TOKEN.finditer(sql):
+        kind, token = match.lastgroup, match.group()
+        word, column = token, token.strip('"').lower()
         if kind == "name" and column in names:
             name = names[column]
             is_hidden |= name is None
-            said = name or ""
+            word = name or ""
             columns |= {} if name is None else {name: None}
         elif kind == "name":
-            said = token.upper() if token.upper() in _KEYWORDS else token
-        text += "" if kind == "cast" else said
-        words += [] if kind in ("cast", "space", "bracket") else [said]
-    return Condition(tuple(columns), is_hidden, _line(text), tuple(words))
+            word = token.upper() if token.upper() in _KEYWORDS else token
+        text += "" if kind == "cast" else word
+        words += [] if kind in ("cast", "space", "bracket") else [word]
+    return Condition(tuple(columns), is_hidden, _one_line(text), tuple(words))
 
 
 _KEYWORDS = frozenset(["AND", "OR", "NOT", "IN", "ANY", "ARRAY", "BETWEEN", "IS", "NULL"])
 
 
-def _line(text: str) -> str:
-    """Return SQL as one line, without brackets that say nothing."""
+def _one_line(text: str) -> str:
+    """Return SQL as one line, without redundant parentheses."""
     before = None
     while text != before:
         before, text = text, _AROUND_A_NAME.sub(r"\1", text)
@@ -185,14 +189,14 @@ def _line(text: str) -> str:
 
 def _comparison(words: Sequence[str], column: str, *, numeric: bool) -> tuple[str, str] | None:
     match words:
-        case [name, sign, literal] if name == column and sign in _COMPARED:
+        case [name, sign, literal] if name == column and sign in _SIGNS:
             shown = _literal_to_json(literal, numeric=numeric)
-            return None if shown is None else (_COMPARED[sign], shown)
+            return None if shown is None else (_SIGNS[sign], shown)
     return None
 
 
 def _literal_to_json(literal: str, *, numeric: bool) -> str | None:
-    """Return a literal of SQL as JSON; `None` if it is none."""
+    """Return a SQL literal as JSON; `None` if it is not one, or has a key in it."""
     if re.fullmatch(r"-?\d+(\.\d+)?", literal):
         return literal if numeric else None
     if not literal.startswith("'"):
@@ -204,7 +208,7 @@ def _literal_to_json(literal: str, *, numeric: bool) -> str | None:
 
 
 def quote_text(value: str) -> str:
-    """Return a text in quotes, as JSON, that stays in its line."""
+    """Return a text in JSON quotes, without line breaks."""
     return json.dumps(value, ensure_ascii=not value.isprintable())
 
 
@@ -214,22 +218,22 @@ Row = dict[str, Any]
 
 @dataclass
 class Reading:
-    """A read that is about to be executed, or was.
+    """A read, before or after it is executed.
 
     Attributes:
-        session: that answers.
+        session: that executes it.
         model: the mapped class.
-        arguments: what the model asked for; may be replaced, and is checked anew then.
+        arguments: the model's; they may be replaced, and are checked again then.
         semantic: the text of a search by meaning; a hook that answers it sets `keys`.
-        keys: only rows of these primary keys or refs, in this order.
+        keys: only rows with these primary keys or refs, in this order.
         options: loader options of the statement.
-        include: paths of relationships whose rows are shown inside each row.
-        conditions: that rows must meet besides the filters.
-        or_conditions: rows that meet one of these are read though they do not meet the filters.
-        notes: what the model is told beside the rows.
+        include: paths of relationships whose rows are nested in each row.
+        conditions: conditions on the rows, in addition to the filters.
+        or_conditions: rows that meet one of these are read even if they do not meet the filters.
+        notes: texts for the model, next to the rows.
         empty: whether the answer is to be empty, without a statement.
-        totals: whether rows are only counted or added up; `after_read` is not asked then, and
-            what is said of loading and including rows is not needed.
+        totals: whether rows are only counted or added up; `after_read` is not called then, and
+            `options` and `include` have no effect.
 
     Example:
         >>> class Small(Hooks):
@@ -256,36 +260,35 @@ class Reading:
     totals: bool = False
 
     def clauses(self) -> Iterator[FilterClause]:
-        """Yield all conditions of the arguments, those inside groups too."""
+        """Yield all conditions of the arguments, including those inside groups."""
         return clauses_of([*self.arguments.filters, *self.arguments.or_filters])
 
     def answer_empty(self, note: str) -> None:
-        """Answer with no rows, and say why."""
+        """Answer with no rows, and a note that says why."""
         self.empty = True
         self.notes.append(note)
 
 
 @dataclass
 class Writing:
-    """A write that is about to be executed, or was.
+    """A write, before or after it is executed.
 
     Attributes:
         session: that executes it.
         model: the mapped class.
         verb: what is done.
-        arguments: what the model asked for.
-        records: the new rows (create), the one set of changes (update) or nothing (delete):
-            values as their columns have them, refs as the model gave them; may be changed. New
-            rows inside drafts are a write of their own, in which what they are inside of has no
-            ref.
-        notes: what the model is told beside the rows.
-        drafts: what those drafts hold that the call saves, by their refs: records may name them,
-            and no row is there yet.
-        refs: of the rows, where these are written because of others and no filter says which: what
-            goes along with rows that are deleted (delete), loses its reference to them (update),
-            is given a new value of what it refers to (update), is moved to a draft that is saved
-            (update), is of a subclass, or is in a list that is edited by position. Then positions
-            are the list's: the records of an update do not have them.
+        arguments: the model's.
+        records: the new rows (create), the one set of changes (update) or nothing (delete): values
+            as their columns have them, refs as the model gave them; hooks may change them. New
+            rows inside drafts are a write of their own, in which the outer row has no ref.
+        notes: texts for the model, next to the rows.
+        drafts: the content of the drafts that the call saves, by ref: records may name them, and
+            they are not rows yet.
+        refs: the rows, if they are written because of others and no filter names them: rows that
+            are deleted with others (delete), lose their reference (update), get a new value of
+            what they refer to (update), are moved to a draft that is saved (update), are of a
+            subclass, or are in a list that is edited by position. Positions are the list's then:
+            the records of an update do not have them.
 
     Example:
         >>> class Tidy(Hooks):
@@ -309,13 +312,13 @@ class Writing:
 
 
 class Hooks:
-    """What is done around the verbs on one mapped class; each method does nothing by itself.
+    """Base class of hooks around the verbs on one mapped class; the methods here do nothing.
 
     Attributes:
-        totals: whether a model may count rows and add up their columns. A hook that has an
-            `after_read`, which may hide something of rows, has to say so: `totals = True`.
-        sql: whether a model may ask for rows by SQL, of which no hook is told. One that has a
-            `before_read` or an `after_read` has to say so: `sql = True`.
+        totals: whether a model may count rows and add up columns. A hook with an `after_read`,
+            which may hide values, must set `totals = True` to allow it.
+        sql: whether a model may read the rows by SQL, which calls no hook. A hook with a
+            `before_read` or an `after_read` must set `sql = True` to allow it.
 
     Example:
         >>> class Vegan(Hooks):
@@ -331,36 +334,36 @@ class Hooks:
     sql: ClassVar[bool | None] = None
 
     def allows_totals(self) -> bool:
-        """Tell whether a model may count rows and add up their columns."""
+        """Return whether a model may count rows and add up columns."""
         is_silent = type(self).after_read is Hooks.after_read
         return is_silent if self.totals is None else self.totals
 
     def allows_sql(self) -> bool:
-        """Tell whether a model may ask for rows by SQL."""
+        """Return whether a model may read the rows by SQL."""
         own = type(self)
         is_silent = (own.before_read, own.after_read) == (Hooks.before_read, Hooks.after_read)
         return is_silent if self.sql is None else self.sql
 
     def before_read(self, read: Reading) -> None:
-        """Look at a read before it is executed, and change it."""
+        """Inspect or change a read before it is executed."""
 
     def after_read(self, read: Reading, rows: list[Row]) -> None:
-        """Look at the rows that were read, and change or enrich them."""
+        """Inspect or change the rows that were read."""
 
     def before_write(self, write: Writing) -> None:
-        """Look at a write before it is executed, and change or enrich its records."""
+        """Inspect or change a write and its records before it is executed."""
 
     def after_write(self, write: Writing, rows: list[Row]) -> None:
-        """Look at the rows that were written, inside the same transaction."""
+        """Inspect the rows that were written, in the same transaction."""
 
 
-_LONGEST_NAME = 63  # bytes of a name that PostgreSQL keeps
+_MAX_NAME_BYTES = 63  # bytes of a name that PostgreSQL keeps
 
 # as PostgreSQL writes it, where '%' needs not be doubled
 _DIALECT = PGDialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy's
 
 # what is there -> how PostgreSQL ends the name of one that was given none
-_ENDINGS: Mapping[type[Any], str] = {
+_NAME_SUFFIXES: Mapping[type[Any], str] = {
     PrimaryKeyConstraint: "pkey",
     UniqueConstraint: "key",
     ForeignKeyConstraint: "fkey",
@@ -371,66 +374,69 @@ _ENDINGS: Mapping[type[Any], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule that rows must keep to.
+    """One constraint on the rows of a table.
 
     Attributes:
-        columns: that it is about, of those that a model may use.
-        is_hidden: whether it is about others too.
-        words: what it says; empty if that cannot be told.
-        choices: the values, as JSON, of which its column has one.
-        is_beside: whether the words are about one column, and need not name it.
+        columns: the model's columns that it is about.
+        is_hidden: whether it is about hidden columns too.
+        words: its description; empty if there is none.
+        choices: the values, as JSON, that its column may have.
+        is_beside: whether the words are about one column and do not name it.
     """
 
     columns: tuple[str, ...]
     is_hidden: bool = False
     words: str = ""
     choices: Sequence[str] = ()
-    is_beside: bool = False
+    is_inline: bool = False
 
     @property
     def is_simple(self) -> bool:
-        """Whether it says of its columns that no two rows have the same, and nothing else."""
+        """Whether it only says that no two rows have the same values in its columns."""
         return self.words in ("", "unique", f"unique together: {', '.join(self.columns)}")
 
     @property
     def line(self) -> str:
-        """What a description says of it, where it is about more than one column."""
+        """Its line in a description, if it is about more than one column."""
         return self.words if self.words.startswith("unique") else f"rule: {self.words}"
 
     def __str__(self) -> str:
         words = " | ".join(self.choices) or self.words
-        return f"{self.columns[0]}: {words}" if self.is_beside and words else words
+        return f"{self.columns[0]}: {words}" if self.is_inline and words else words
 
 
 def rules_of(table: ToolTable) -> list[Rule]:
-    """Return what a model must know to write rows of a table."""
-    found = {}
+    """Return the rules that a model must know to write rows of a table."""
+    rules = {}
     for constraint, of in _constraints(table):
         # what a type says by itself is not said twice
         rule = None if sqla.is_type_bound(constraint) else _rule(constraint, of, table)
         columns = [] if rule is None else [table.columns[name] for name in rule.columns]
         if rule is not None and str(rule) and any(c.creatable or c.updatable for c in columns):
-            found[str(rule)] = rule
+            rules[str(rule)] = rule
     places = {name: place for place, name in enumerate(table.columns)}
-    return sorted(found.values(), key=lambda r: ([places[n] for n in r.columns], str(r)))
+    return sorted(rules.values(), key=lambda r: ([places[n] for n in r.columns], str(r)))
 
 
 def rules_named(name: str | None, table: ToolTable) -> list[Rule]:
-    """Return the rules that the database may mean by a name: several where it made that up."""
+    """Return the rules that the database may mean by a constraint name.
+
+    Several if PostgreSQL generated the name.
+    """
     if name is None:
         return []
-    every = list(_constraints(table))
-    called = [(each, of) for each, of in every if _name_of(each) == name]
-    if not called:
+    constraints = list(_constraints(table))
+    matches = [(each, of) for each, of in constraints if _name_of(each) == name]
+    if not matches:
         number = name[len(name.rstrip("0123456789")) :]
-        unnamed = ((each, of) for each, of in every if _name_of(each) is None)
-        called = [(each, of) for each, of in unnamed if _made_name(each, of, number) == name]
-    rules = [_rule(each, of, table) or _about(each, of, table) for each, of in called]
+        unnamed = ((each, of) for each, of in constraints if _name_of(each) is None)
+        matches = [(each, of) for each, of in unnamed if _generated_name(each, of, number) == name]
+    rules = [_rule(each, of, table) or _columns_of(each, of, table) for each, of in matches]
     return sorted(rules, key=str)
 
 
 def _constraints(table: ToolTable) -> Iterator[tuple[Any, Table]]:
-    """Yield constraints, those written beside a column too, and unique indexes."""
+    """Yield table constraints, column constraints and unique indexes."""
     for of in (each for each in inspect(table.model).mapper.tables if isinstance(each, Table)):
         beside = (each for column in of.columns for each in column.constraints)
         for each in (*of.constraints, *beside, *(index for index in of.indexes if index.unique)):
@@ -438,7 +444,7 @@ def _constraints(table: ToolTable) -> Iterator[tuple[Any, Table]]:
 
 
 def _attribute(column: Column[Any], table: ToolTable) -> str | None:
-    """Return what a model calls a column, `None` if it does not know it."""
+    """Return the model's name for a column; `None` if it does not know it."""
     try:
         name = inspect(table.model).mapper.get_property_by_column(column).key
     except UnmappedColumnError:
@@ -447,7 +453,7 @@ def _attribute(column: Column[Any], table: ToolTable) -> str | None:
 
 
 def _rule(constraint: Any, of: Table, table: ToolTable) -> Rule | None:
-    """Return what a constraint says; `None` for one that is no rule for values."""
+    """Return the rule of a constraint; `None` for one that does not restrict values."""
     match constraint:
         case CheckConstraint():
             return _check(_condition(constraint.sqltext, of, table), table)
@@ -459,8 +465,8 @@ def _rule(constraint: Any, of: Table, table: ToolTable) -> Rule | None:
     return None
 
 
-def _about(constraint: Any, of: Table, table: ToolTable) -> Rule:
-    """Return which columns a constraint is about, and not what it says."""
+def _columns_of(constraint: Any, of: Table, table: ToolTable) -> Rule:
+    """Return the columns of a constraint, without its words."""
     # those of an exclusion constraint may be given by their names alone
     columns = (of.columns.get(each.name) for each in getattr(constraint, "columns", ()))
     names = [_attribute(column, table) for column in columns if column is not None]
@@ -490,52 +496,52 @@ def _check(condition: Condition, table: ToolTable) -> Rule:
     if condition.has_literals and any(column.key is not None for column in columns):
         return Rule(names)  # they may be keys
     if len(columns) == 1 and _is_plain(columns[0], table):
-        return _of_one(condition, columns[0])
+        return _column_rule(condition, columns[0])
     return Rule(names, words=condition.text)
 
 
-def _of_one(condition: Condition, column: ToolColumn) -> Rule:
+def _column_rule(condition: Condition, column: ToolColumn) -> Rule:
     numeric = column.values.family == "number"
     choices = condition.choices(numeric=numeric)
     if choices is not None:
-        return Rule((column.name,), choices=choices, is_beside=True)
+        return Rule((column.name,), choices=choices, is_inline=True)
     limits = condition.limits(numeric=numeric)
     if limits is not None:
-        return Rule((column.name,), words=limits, is_beside=True)
+        return Rule((column.name,), words=limits, is_inline=True)
     return Rule((column.name,), words=condition.text)
 
 
 def _is_plain(column: ToolColumn, table: ToolTable) -> bool:
-    """Tell whether a model gives a column's values as the database has them."""
+    """Return whether a model gives a column's values as the database stores them."""
     held: Any = inspect(table.model).mapper.column_attrs[column.name].columns[0]
     is_compared = column.values.family in ("text", "number", "time", "choice")
     return is_compared and not isinstance(held.type, TypeDecorator)
 
 
-def _unique(given: Sequence[Any], where: Any, of: Table, table: ToolTable) -> Rule:
+def _unique(expressions: Sequence[Any], where: Any, of: Table, table: ToolTable) -> Rule:
     condition = None if where is None else _condition(where, of, table)
-    told: list[str | None] = [
-        _attribute(each, table) if isinstance(each, Column) else None for each in given
+    parts: list[str | None] = [
+        _attribute(each, table) if isinstance(each, Column) else None for each in expressions
     ]
-    columns = dict.fromkeys(name for name in told if name is not None)
-    for place, each in enumerate(given):
+    columns = dict.fromkeys(name for name in parts if name is not None)
+    for place, each in enumerate(expressions):
         if not isinstance(each, Column):
             expression = _condition(each, of, table)
             columns |= dict.fromkeys(expression.columns)
-            told[place] = None if expression.is_hidden else expression.text
-    shown = [each for each in told if each is not None]
-    is_hidden = len(shown) < len(told) or (condition is not None and condition.is_hidden)
-    if not shown or (condition is not None and condition.is_hidden):
+            parts[place] = None if expression.is_hidden else expression.text
+    visible = [each for each in parts if each is not None]
+    is_hidden = len(visible) < len(parts) or (condition is not None and condition.is_hidden)
+    if not visible or (condition is not None and condition.is_hidden):
         return Rule((*columns,), is_hidden=is_hidden)
-    if condition is None and shown == [*columns] and len(shown) == 1:
-        return Rule((*columns,), is_hidden=is_hidden, words="unique", is_beside=True)
-    together = "unique together: " if len(shown) > 1 else "unique: "
+    if condition is None and visible == [*columns] and len(visible) == 1:
+        return Rule((*columns,), is_hidden=is_hidden, words="unique", is_inline=True)
+    together = "unique together: " if len(visible) > 1 else "unique: "
     only = "" if condition is None else f" where {condition.text}"
-    return Rule((*columns,), is_hidden=is_hidden, words=f"{together}{', '.join(shown)}{only}")
+    return Rule((*columns,), is_hidden=is_hidden, words=f"{together}{', '.join(visible)}{only}")
 
 
 def _name_of(constraint: Constraint | Index) -> str | None:
-    """Return what a constraint is called in the database; `None` if PostgreSQL made the name."""
+    """Return the name of a constraint in the database; `None` if PostgreSQL generated it."""
     if constraint.name is None:
         return None
     preparer = _DIALECT.identifier_preparer
@@ -546,16 +552,24 @@ def _name_of(constraint: Constraint | Index) -> str | None:
             else preparer.format_constraint(constraint)
         )
     except IdentifierError:
-        return str(constraint.name)[:_LONGEST_NAME]
+        return str(constraint.name)[:_MAX_NAME_BYTES]
     return None if name is None else name.strip('"')
 
 
-def _made_name(constraint: Constraint | Index, of: Table, number: str) -> str | None:
-    """Return what PostgreSQL calls a constraint that was given no name, the first or another."""
-    ending = next((end for kind, end in _ENDINGS.items() if isinstance(constraint, kind)), None)
-    if ending is None:
+def _generated_name(constraint: Constraint | Index, of: Table, number: str) -> str | None:
+    """Return the name that PostgreSQL generates for an unnamed constraint.
+
+    Args:
+        constraint: without a name.
+        of: its table.
+        number: what PostgreSQL appends if the name is taken.
+    """
+    suffix = next(
+        (end for kind, end in _NAME_SUFFIXES.items() if isinstance(constraint, kind)), None
+    )
+    if suffix is None:
         return None
-    ending += number
+    suffix += number
     columns = [column.name for column in getattr(constraint, "columns", ())]
     if isinstance(constraint, CheckConstraint):
         names = {column.name.lower(): column.name for column in of.columns}
@@ -563,10 +577,8 @@ def _made_name(constraint: Constraint | Index, of: Table, number: str) -> str | 
         columns = columns if len(columns) == 1 else []
     elif isinstance(constraint, PrimaryKeyConstraint):
         columns = []
-    table, between = of.name, "_".join(columns)
+    table, middle = of.name, "_".join(columns)
     # the longer of both is cut until all has room: `makeObjectName()` of PostgreSQL
-    while len(table) + len(between) > _LONGEST_NAME - len(ending) - (2 if between else 1):
-        table, between = (
-            (table[:-1], between) if len(table) > len(between) else (table, between[:-1])
-        )
-    return "_".join(filter(None, [table, between, ending]))
+    while len(table) + len(middle) > _MAX_NAME_BYTES - len(suffix) - (2 if middle else 1):
+        table, middle = (table[:-1], middle) if len(table) > len(middle) else (table, middle[:-1])
+    return "_".join(filter(None, [table, middle, suffix]))

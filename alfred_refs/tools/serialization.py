@@ -54,14 +54,14 @@ from alfred_refs.mapping.keys import (
 from alfred_refs.tools.arguments import MAX_DEPTH
 
 Places = Mapping[str | None, str]
-"""The entity of integers in members of a name; under `None`, of all others."""
+"""The entity of the integers in members of each name; under `None` that of all others."""
 
 
 def places_in(column: Any, entities: Entities) -> Places:
     """Return which integers in the documents of a column are keys.
 
     Raises:
-        KeyColumnError: what is declared is no class or primary key of one column.
+        KeyColumnError: the declared target is not a class or a single-column primary key.
     """
     declared = column.info.get("ref") if isinstance(column, Column) else None
     if declared is None or not isinstance(column.type, JSON):
@@ -74,7 +74,7 @@ def places_in(column: Any, entities: Entities) -> Places:
 
 
 def _entity(column: Column[Any], target: Any, entities: Entities) -> str | None:
-    """Return the entity whose keys are declared, `None` where integers are none of its keys."""
+    """Return the entity whose keys are declared; `None` if its keys are not integers."""
     table = _table(column, target)
     keys = [] if table is None else primary_key(table)
     is_key = len(keys) == 1 and (
@@ -100,7 +100,7 @@ def _table(column: Column[Any], target: Any) -> Any:
 
 
 class SameNameError(ValueError):
-    """Two names in one object would become one."""
+    """Two names of one object would become one."""
 
 
 def map_document(
@@ -110,17 +110,18 @@ def map_document(
     name: Callable[[str], str] = str,
     entity: str | None = None,
 ) -> Any:
-    """Return a document with something else in the place of its names and leaves.
+    """Return a document with its names and leaves replaced.
 
     Args:
         value: JSON.
         places: which integers are keys.
-        leaf: is given each value that is no list or object, and whose key it is if an integer.
-        name: is given each name.
-        entity: of integers that stand here.
+        leaf: receives each value that is not a list or object, and the entity of a key if it is an
+            integer; returns the replacement.
+        name: receives each name and returns the replacement.
+        entity: the entity of integers at this level.
 
     Raises:
-        SameNameError: two names in one object become one.
+        SameNameError: two names of one object become one.
     """
     if isinstance(value, dict):
         members = {
@@ -139,16 +140,16 @@ _MIN_KEY_LENGTH = 32  # letters that a key is spelt with
 
 
 class Verbatim(str):
-    """A text that a model sees as it is: a cursor, or a UUID of a column that has no keys."""
+    """A text that is not searched for keys: a cursor, or a UUID of a column without keys."""
 
     __slots__ = ()
 
 
 MAX_DEPTH_SHOWN = MAX_DEPTH - 3
-"""Levels of a value that are shown: a new row among others is given with as many."""
+"""Levels of a value that are shown; a new row among others may be given with as many."""
 
 DEPTH_MARK = Verbatim("…<cut: nested deeper>")
-"""Stands in place of what is nested too deep to be shown."""
+"""Replaces what is nested too deep to be shown."""
 
 
 class CutText(str):
@@ -172,7 +173,7 @@ class KeyNumber(int):
     """An integer in a document that is a key.
 
     Attributes:
-        entity: whose.
+        entity: the entity of the row.
     """
 
     entity: str = ""
@@ -182,7 +183,7 @@ class KeyNumber(int):
 
 
 def key_number(value: Any, entity: str | None) -> Any:
-    """Return a value in a document, told apart if it is an integer and so a key of an entity."""
+    """Return a value of a document; an integer that is a key becomes a `KeyNumber`."""
     if entity is None or type(value) is not int:
         return value
     number = KeyNumber(value)
@@ -191,15 +192,15 @@ def key_number(value: Any, entity: str | None) -> Any:
 
 
 def shorten_text(text: str, most: int) -> str:
-    """Return a text, or its head that tells how much is left out."""
+    """Return a text, or its head if it is too long."""
     shortened = head(text, most)
     return text if shortened == text else CutText(shortened, len(text) - len(shortened))
 
 
 def limit_depth(value: Any, levels: int = MAX_DEPTH_SHOWN) -> tuple[Any, bool]:
-    """Return a value without what is nested too deep, and whether something was.
+    """Return a value without what is nested too deep, and whether something was removed.
 
-    Documents come as their driver loads them, which may be deeper than any code goes through.
+    Documents come as the driver loads them, which may be deeper than Python code can recurse.
     """
     if not isinstance(value, Mapping | list | tuple):
         return value, False
@@ -220,13 +221,13 @@ def replace_keys(
     entities: Container[str],
     longest: int | None = None,
 ) -> Any:
-    """Return a value as a model is told it: two round trips at most, none without keys.
+    """Return a value as JSON without keys: at most two round trips, none if there are no keys.
 
     Args:
-        value: of whatever types hooks may use.
-        conversation: in which keys have refs.
-        entities: of which a model may be shown refs; other keys are only told apart.
-        longest: characters of a text, if not all of it is to be told.
+        value: of the types that rows, errors and hooks may contain.
+        conversation: whose refs replace the keys.
+        entities: whose refs the model may see; other keys become `<key_1>` and so on.
+        longest: the most characters of one text; `None` for no limit.
     """
     replacer = _KeyReplacer(longest)
     plain = replacer.collect(value)
@@ -237,7 +238,7 @@ def replace_keys(
 
 
 def is_plain(value: Any) -> bool:
-    """Tell whether a value is surely told as it is: there is no room for a key in it."""
+    """Return whether a value cannot contain a key: a short text, integer, boolean or null."""
     kind = type(value)
     if kind is str:
         return len(value) < _MIN_KEY_LENGTH and "<" not in value
@@ -245,7 +246,7 @@ def is_plain(value: Any) -> bool:
 
 
 class _KeyReplacer:
-    """One answer: looked at as a whole, then written with the names of all its keys."""
+    """Replaces the keys of one answer: collects them all, resolves them, then replaces."""
 
     def __init__(self, longest: int | None) -> None:
         self.has_keys = False
@@ -259,7 +260,7 @@ class _KeyReplacer:
         self._minted_refs: Mapping[tuple[str, Key], str] = {}
 
     def collect(self, value: Any) -> Any:
-        """Return a value of JSON's types and those that are told apart, and note its keys."""
+        """Return a value as JSON, with types that mark special texts, and collect its keys."""
         if is_plain(value):  # the common way
             return value
         if isinstance(value, dict):
@@ -309,11 +310,11 @@ class _KeyReplacer:
         return text
 
     def resolve(self, conversation: SessionConversation, entities: Container[str]) -> None:
-        """Give a ref to each key: at most two round trips."""
+        """Find or mint a ref for each key: at most two round trips."""
         candidates = dict.fromkeys(
             [*self._keys, *(k for s in self._spellings for k in _keys_of(s))]
         )
-        self._refs = conversation.refs_held(candidates, entities)
+        self._refs = conversation.known_refs(candidates, entities)
         key_groups = [_keys_of(each) for each in self._spellings]
         key_groups = [keys for keys in key_groups if not any(key in self._refs for key in keys)]
         others = [*((key,) for key in self._keys if key not in self._refs), *key_groups]
@@ -321,7 +322,7 @@ class _KeyReplacer:
         self._minted_refs = dict(zip(new, conversation.refer_pairs(new), strict=True))
 
     def replace(self, value: Any) -> Any:
-        """Return a value that was looked at with what a model sees in the place of keys."""
+        """Return a collected value with marks and refs in place of keys."""
         if isinstance(value, str):
             return self._replace_text(value)
         if isinstance(value, dict):
@@ -350,5 +351,5 @@ class _KeyReplacer:
 
 
 def _keys_of(spelt: KeySpelling) -> tuple[Key, ...]:
-    """Return what may be a key of a row: the UUID, and the text, if that is how rows have it."""
+    """Return the keys that a spelling may be: the UUID, and the text, if rows have text keys."""
     return (spelt.text,) if spelt.key is None else (spelt.key, spelt.text)

@@ -61,10 +61,10 @@ from alfred_refs.tools.serialization import Places, key_number, map_document, pl
 Verb = Literal["create", "update", "delete"]
 
 VERBS: tuple[Verb, ...] = ("create", "update", "delete")
-"""All that a model may do to rows beside reading them."""
+"""What a model may do to rows besides reading them."""
 
 Attributes = set[tuple[Mapper[Any], str]]
-"""Mapped attributes: the class that has each, and its name."""
+"""Mapped attributes: the mapper that has each, and its name."""
 
 
 def permissions_of(
@@ -72,15 +72,19 @@ def permissions_of(
     read_only: Iterable[Any],
     verbs: Mapping[type[Any], Iterable[Verb]],
 ) -> tuple[Mapping[type[Any], frozenset[Verb]], Attributes]:
-    """Return what a model may do to rows of some classes, and what it does not write of others.
+    """Return the verbs that a model may use on each class, and the attributes it may not write.
 
     Args:
         models: the classes that it may use.
         read_only: classes that it may only read, and attributes that are shown and not written.
-        verbs: by class, what it may do to rows.
+        verbs: the verbs by class.
+
+    Returns:
+        the verbs by class, for the classes that are restricted, and the attributes that are not
+        writable.
 
     Raises:
-        SetupError: something else is listed, or two things are said of one class.
+        SetupError: an entry is not among the models, or a class is restricted in two ways.
     """
     listed = list(read_only)
     classes = [each for each in listed if isinstance(each, type)]
@@ -109,10 +113,14 @@ def permissions_of(
 
 
 def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
-    """Return which class has an attribute, and its name.
+    """Return the mapper that has an attribute, and the attribute's name.
+
+    Args:
+        attribute: a mapped attribute.
+        said: the option that lists it, for the error.
 
     Raises:
-        SetupError: it is none.
+        SetupError: it is not a mapped attribute.
     """
     try:
         return attribute.parent.mapper, attribute.key
@@ -124,12 +132,12 @@ def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
 
 
 def is_listed(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
-    """Tell whether an attribute is listed, of the class or of one that it inherits from."""
+    """Return whether an attribute is listed, on the class or on one that it inherits from."""
     return any((each, name) in attributes for each in mapper.iterate_to_root())
 
 
 def sharing_secondary(mapper: Mapper[Any], name: str) -> Iterator[tuple[Mapper[Any], str]]:
-    """Yield the relationships that write the rows of the table between two, as another does."""
+    """Yield the relationships that write the same secondary table as a relationship."""
     relationship = mapper.relationships.get(name)
     if relationship is not None and relationship.secondary is not None:
         for other in mapper.registry.mappers:
@@ -149,10 +157,10 @@ def _check_verbs(model: type[Any], values: Iterable[Verb]) -> frozenset[Verb]:
 
 
 def _with_foreign_keys(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], str]]:
-    """Yield an attribute, and what else writes what it says.
+    """Yield an attribute and the others that write the same values.
 
-    That is with a reference the columns that it is kept in, and with a relationship by way of a
-    table between the two, all that are by way of the same.
+    For a many-to-one relationship these are its foreign key columns; for one with a secondary
+    table, all relationships with that table.
     """
     yield mapper, name
     relationship = mapper.relationships.get(name)
@@ -163,7 +171,7 @@ def _with_foreign_keys(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[
 
 
 ROW_REF = "_ref"
-"""The field that has the ref of a row whose primary key is of several columns."""
+"""The field with the ref of a row whose primary key has several columns."""
 
 
 # strategies of relationships that are never loaded as a whole
@@ -177,15 +185,15 @@ class ToolColumn:
     """One attribute of a class that a model may use.
 
     Attributes:
-        name: of the mapped attribute.
-        values: what it takes and gives.
-        key: the keys it holds, `None` for data.
-        shown: whether it is shown unless it is named.
-        creatable: whether a new row may be given it.
-        updatable: whether a row that is there may be given another one.
-        required: whether a new row must be given it.
+        name: the mapped attribute's.
+        values: what it accepts and returns.
+        key: the keys it holds; `None` for data.
+        shown: whether reads show it if no columns are named.
+        creatable: whether a new row may have a value for it.
+        updatable: whether it may be changed in an existing row.
+        required: whether a new row must have a value for it.
         nullable: whether it may be null.
-        doc: what the mapping says of it.
+        doc: its `doc`, or the column's comment.
         places: which integers in its documents are keys.
     """
 
@@ -201,21 +209,24 @@ class ToolColumn:
     places: Places = field(default_factory=dict)
 
     def show(self, value: Any) -> Any:
-        """Return a value of the column as JSON, in which integers that are keys are told apart."""
+        """Return a value of the column as JSON, with `KeyNumber` for keys in documents."""
         json_value = None if value is None else self.values.show_one(value)
         return map_document(json_value, self.places, key_number) if self.places else json_value
 
     @cached_property
     def entity(self) -> str | None:
-        """The entity of the refs that it takes; `None` for data and for alternate keys."""
+        """The entity of the refs that it accepts; `None` for data and for alternate keys."""
         return None if self.key is None or self.key.by is not None else self.key.entity
 
     def accept(self, value: Any, *, new: bool = False) -> Any:
-        """Return what a model gave as the column has it in Python; refs stay text.
+        """Return a JSON value as the column's Python value; refs stay text.
 
         Args:
-            given: a JSON value.
-            new: whether it is to be stored, and not only compared.
+            value: as the model gave it.
+            new: whether it is to be stored, not only compared.
+
+        Raises:
+            ToolError: the value does not fit.
         """
         return accept_value(
             self.values.accept_new if new else self.values.accept, self.name, value
@@ -227,17 +238,17 @@ class ToolTable:
     """One mapped class that a model may use.
 
     Attributes:
-        name: what the model calls it.
+        name: the model's name for it.
         model: the class.
         keys: its key attributes.
         columns: by name, those of the primary key first.
         identity: the names of the primary key's attributes.
         entity: what the refs of its rows begin with.
-        verbs: what a model may do to its rows, beside reading them.
-        fixed: the attributes that are shown and not written, relationships among them.
-        targets: by the name of a relationship, the table of the related rows.
-        kinds: the table itself and those of its subclasses, by their classes.
-        statements: that calls have in common, made once.
+        verbs: what a model may do to its rows besides reading them.
+        fixed: attributes that are shown and not written, relationships included.
+        targets: the tables of related rows, by relationship.
+        kinds: the table itself and those of its subclasses, by class.
+        statements: statements that all calls share.
     """
 
     name: str
@@ -254,17 +265,21 @@ class ToolTable:
 
     @property
     def read_only(self) -> bool:
-        """Whether a model may read it only."""
+        """Whether a model may only read it."""
         return not self.verbs
 
     def check(self, verb: Verb) -> None:
-        """Check that a model may do something to rows."""
+        """Check that a model may create, update or delete rows.
+
+        Raises:
+            ToolError: it may not.
+        """
         if verb not in self.verbs:
             raise read_only_table(self.name, [each for each in VERBS if each in self.verbs])
 
     @cached_property
     def own(self) -> str | None:
-        """The column that has each row's own ref; `None` where that is `ROW_REF`."""
+        """The column with each row's own ref; `None` if that is `ROW_REF`."""
         return self.identity[0] if self.keys.own is not None else None
 
     @cached_property
@@ -274,12 +289,12 @@ class ToolTable:
 
     @cached_property
     def database_names(self) -> list[str]:
-        """What the database calls the tables that the rows are in."""
+        """The names of the database tables that hold the rows."""
         return [str(cast(Table, each).name) for each in inspect(self.model).mapper.tables]
 
     @cached_property
     def discriminator(self) -> str | None:
-        """The attribute that says which class a row is of; `None` where there is one class."""
+        """The attribute that says which class a row is of; `None` if there is only one class."""
         mapper: Mapper[Any] = inspect(self.model).mapper
         column = mapper.polymorphic_on
         if not isinstance(column, Column):
@@ -288,13 +303,13 @@ class ToolTable:
 
     @cached_property
     def fields(self) -> list[str]:
-        """What a filter or a list of columns may name."""
+        """The names that a filter or a list of columns may use."""
         own = [] if self.own is not None else [ROW_REF]
         return [*own, *self.columns, *self.targets]
 
     @cached_property
     def includable(self) -> list[str]:
-        """The relationships whose rows may be shown inside a row: not those too large to load."""
+        """The relationships whose rows may be nested in a row; not dynamic or write-only ones."""
         return [
             name
             for name in self.targets
@@ -305,7 +320,7 @@ class ToolTable:
         """Return a column.
 
         Raises:
-            ToolError: there is none that a model may use.
+            ToolError: there is no such column, or none that the model may use.
         """
         column = self.columns.get(name)
         if column is None:
@@ -313,13 +328,13 @@ class ToolTable:
         return column
 
     def unwritable_column(self, name: str, writable: Iterable[str]) -> ToolError:
-        """Return what a model is told of a column that it may not write, or that is not there."""
+        """Return the error for a column that a model may not write, or that does not exist."""
         return unknown_column(self.name, name, [*writable], is_read=name in self.fields)
 
     def key_parts(self, key: Key) -> list[Any]:
-        """Return the key of a row as a statement takes it, column by column.
+        """Return the key of a row as bound parameters, one for each primary key column.
 
-        Empty if it is a key of less than a row, such as one column of several.
+        Empty if the key is not one of a complete row, for example one column of several.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != len(self.identity):
@@ -332,11 +347,11 @@ class ToolTable:
         return [sqla.key_parameter(v, c.type) for v, c in zip(values, columns, strict=True)]
 
     def statement(self, name: Hashable, make: Callable[[], Select[Any]]) -> Select[Any]:
-        """Return a statement that calls have in common: SQLAlchemy takes long to make one.
+        """Return a cached statement: SQLAlchemy takes long to build one.
 
         Args:
-            name: tells it from the others of the table.
-            make: makes it.
+            name: identifies it among the statements of the table.
+            make: builds it.
         """
         statement = self.statements.get(name)
         if statement is None:
@@ -346,16 +361,16 @@ class ToolTable:
         return statement
 
     def relationship(self, name: str) -> RelationshipProperty[Any]:
-        """Return a relationship that leads to a table which a model may use."""
+        """Return a relationship of the class."""
         relationship: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
         return relationship
 
     def is_list(self, name: str) -> bool:
-        """Tell whether a relationship leads to several rows."""
+        """Return whether a relationship leads to several rows."""
         return bool(self.relationship(name).uselist)
 
     def references(self) -> dict[str, list[str]]:
-        """Return the columns in which a row refers to others, by the relationships to those."""
+        """Return the foreign key attributes of each many-to-one relationship, by its name."""
         mapper = inspect(self.model).mapper
         return {
             each.key: [mapper.get_property_by_column(column).key for column in each.local_columns]
@@ -364,13 +379,14 @@ class ToolTable:
         }
 
     def child_columns(self, name: str) -> dict[str, str]:
-        """Return the columns of related rows that say to which row of this table they belong.
+        """Return the columns of related rows that a one-to-many relationship writes.
 
-        Those are changed by the relationship, so that a row that is there is moved. Empty where
-        it leads the other way, or by a table between the two.
+        Relating an existing row changes them, which moves the row to another parent. Empty for
+        other directions and for secondary tables.
 
         Returns:
-            their attributes, with that of this table whose value each is given.
+            the attributes of the related class -> the attribute of this class whose value each
+            gets.
         """
         relationship = self.relationship(name)
         if relationship.direction is not ONETOMANY:
@@ -384,7 +400,11 @@ class ToolTable:
 
 
 def accept_value(accept: Callable[[Any], Any], field: str, value: Any) -> Any:
-    """Return what a model gave for a field, as `accept` of its `Values` returns it."""
+    """Return a JSON value as a Python value, by the `accept` of its `Values`.
+
+    Raises:
+        ToolError: it does not fit; the error names the field.
+    """
     try:
         return accept(value)
     except UnfitValueError as error:
@@ -393,13 +413,13 @@ def accept_value(accept: Callable[[Any], Any], field: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ToolList:
-    """A list that a model may edit.
+    """A list that a model may edit by position.
 
     Attributes:
-        name: that leads to it, with dots between.
-        levels: the lists that it has, the outermost first.
-        tables: for each level, the table of the rows that have the lists, and at the end that of
-            the rows in the last level, if these are rows.
+        name: the attribute, or the path to an inner list, with dots.
+        levels: the nested lists, the outermost first.
+        tables: for each level, the table of the rows that have the list; at the end that of the
+            rows in the last level, if these are rows.
     """
 
     name: str
@@ -407,19 +427,19 @@ class ToolList:
     tables: Sequence[ToolTable]
 
     def rows_at(self, depth: int) -> ToolTable | None:
-        """Return the table of the rows in a list, the outermost of depth 0, if these are rows."""
+        """Return the table of the rows in the list at a depth, from 0; `None` for other items."""
         within = depth < len(self.levels) and isinstance(self.levels[depth], RowLevel)
         return self.tables[depth + 1] if within else None
 
     @property
     def column(self) -> ToolColumn | None:
-        """The column that has the innermost lists; `None` where these are rows."""
+        """The column that holds the innermost lists; `None` if these are rows."""
         last = self.levels[-1]
         return self.tables[-1].columns[last.column] if isinstance(last, DocumentLevel) else None
 
     @property
     def entity(self) -> str | None:
-        """The entity of integers that are items of the innermost lists, if those are keys."""
+        """The entity of the integers in the innermost lists, if these are keys."""
         last, column = self.levels[-1], self.column
         if column is None or not isinstance(last, DocumentLevel):
             return None
@@ -439,10 +459,10 @@ def lists_of(table: ToolTable) -> list[str]:
 
 
 def list_by_name(table: ToolTable, name: str) -> ToolList:
-    """Return the list of a name.
+    """Return a list.
 
     Raises:
-        ToolError: there is none that a model may edit.
+        ToolError: there is no such list, or none that a model may edit.
     """
     try:
         levels = levels_of(table.model, name)
@@ -455,7 +475,7 @@ def list_by_name(table: ToolTable, name: str) -> ToolList:
 
 
 def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | None:
-    """Return the tables that levels lead through; `None` where one is not for a model to edit."""
+    """Return the tables that a list's levels lead through; `None` if one may not be edited."""
     tables = [table]
     for level in levels:
         if isinstance(level, DocumentLevel):
@@ -473,7 +493,7 @@ def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | 
 
 
 def _is_read_only(table: ToolTable, name: str) -> bool:
-    """Tell whether a column is shown and not written; one that is hidden is."""
+    """Return whether a column is shown and not writable; a hidden one is not."""
     column = table.columns.get(name)
     return name in table.fixed or not (column is None or column.updatable)
 
@@ -486,16 +506,16 @@ class ToolTables:
     """The tables of one toolset, by name.
 
     Args:
-        models: mapped classes, or such by the name that models are to use.
-        entities: what is known of the application's tables.
-        read_only: classes that a model may only read, and attributes that it does not write.
-        verbs: by class, what a model may do to rows; all of it where nothing is said.
+        models: mapped classes, or a mapping of names to classes.
+        entities: the keys of the application's classes.
+        read_only: classes that a model may only read, and attributes that it may not write.
+        verbs: what a model may do to rows, by class; everything if nothing is said.
         hidden: mapped attributes that a model never sees.
-        ownership: whose rows are whose: the owner's attributes are hidden too.
+        ownership: the owners of rows; their attributes are hidden too.
 
     Raises:
-        SetupError: two classes have one name, what is listed is no class or attribute of these, or
-            the ownership does not know a class.
+        SetupError: two classes have the same name, an entry is not a class or attribute of the
+            models, or the ownership does not know a class.
     """
 
     def __init__(
@@ -540,31 +560,32 @@ class ToolTables:
 
     @property
     def names(self) -> list[str]:
-        """What the tables are called."""
+        """The names of the tables."""
         return list(self._tables)
 
     @property
     def entities(self) -> set[str]:
-        """What refs begin with that name rows of listed classes alone.
+        """The entities whose refs name rows of listed classes only.
 
-        Where the class at the root is not listed, a ref of its entity may name a row of any class.
+        If the base class of a hierarchy is not listed, a ref of its entity may name a row of any
+        class.
         """
         roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
         return {each.entity for each, root in roots if root in self._by_model}
 
     @cached_property
     def shown(self) -> frozenset[str]:
-        """Entities whose refs a model may be shown: of listed classes, or of keys in columns."""
+        """The entities whose refs a model may see: of listed classes, or of keys in columns."""
         columns = [column for table in self for column in table.columns.values()]
         keys = {column.key.entity for column in columns if column.key is not None}
         places = {entity for column in columns for entity in column.places.values()}
         return frozenset({table.entity for table in self} | keys | places)
 
     def by_name(self, name: str, verb: Verb | None = None) -> ToolTable:
-        """Return the table of a name, whose rows are read, or have something else done to them.
+        """Return a table, and check that a verb may be used on it.
 
         Raises:
-            ToolError: there is none that a model may use, or that may not be done.
+            ToolError: there is no such table, or the verb is not allowed.
         """
         table = self._tables.get(name)
         if table is None:
@@ -582,7 +603,7 @@ class ToolTables:
         return next((table for table in self if table.entity == entity), None)
 
     def _connect(self, table: ToolTable, hidden: Attributes) -> None:
-        """Tell a table of those that its relationships lead to, and of those of its subclasses."""
+        """Fill in the tables that a table's relationships lead to, and those of its subclasses."""
         mapper: Mapper[Any] = inspect(table.model).mapper
         listed_tables = {inspect(each.model).local_table for each in self}
         for relationship in mapper.relationships:
@@ -613,7 +634,7 @@ def _models_by_name(
 def _owner_attributes(
     models: Iterable[type[Any]], entities: Entities, ownership: Ownership
 ) -> set[tuple[Mapper[Any], str]]:
-    """Return the attributes that have the owner, but for keys by which rows are named."""
+    """Return the attributes that hold the owner, except keys that name the rows."""
     attributes = set()
     for model in models:
         if not ownership.knows(model):
@@ -629,7 +650,7 @@ def _owner_attributes(
 
 
 def _check_lockable(table: ToolTable) -> None:
-    """Check that rows which may be changed can be locked: a union of tables cannot be.
+    """Check that rows that may be changed can be locked; rows of a UNION cannot be.
 
     Raises:
         SetupError: they cannot.
@@ -645,7 +666,7 @@ def _check_lockable(table: ToolTable) -> None:
 
 
 def _check_identity(mapper: Mapper[Any]) -> None:
-    """Check that refs can name the rows of a class, as far as the types of its key tell.
+    """Check that refs can name the rows of a class, by the types of its primary key.
 
     Raises:
         SetupError: they cannot.
@@ -738,7 +759,7 @@ def _column(
 
 
 def _is_application_value(column: Any, mapper: Mapper[Any]) -> bool:
-    """Tell whether a column's values are the application's to give."""
+    """Return whether the application writes a column, not the database or the mapper."""
     if not isinstance(column, Column) or column.computed is not None:
         return False
     if column.identity is not None and column.identity.always:
@@ -748,7 +769,7 @@ def _is_application_value(column: Any, mapper: Mapper[Any]) -> bool:
 
 
 def _has_default(column: Any) -> bool:
-    """Tell whether a column has a value though a new row is given none."""
+    """Return whether a column gets a value if a new row has none."""
     defaults: Sequence[Any] = (column.default, column.server_default, column.identity)
     return any(each is not None for each in defaults) or (
         column.primary_key and column.autoincrement is True

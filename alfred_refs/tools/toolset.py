@@ -108,18 +108,19 @@ if TYPE_CHECKING:
 _Lock = TypeVar("_Lock")
 
 # what PostgreSQL undoes as a whole to let another transaction go first: it may be done again
-_UNDONE = ("40001", "40P01")
+_ROLLED_BACK = ("40001", "40P01")
 
-_KEPT = 256
-_KEPT_SECONDS = 600.0
+_CACHE_SIZE = 256
+_CACHE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a model is told.
+    """The answer of a call.
 
     Attributes:
-        value: JSON values: `{"error": {"code", "message", ...}}` for a mistake of the model's.
+        value: JSON values: `{"error": {"code", "message", ...}}` for an error that the model can
+            correct.
 
     Example:
         >>> answer = desk.call("chat-7", None, "db_delete", {"table": "lines", "filters": []})
@@ -135,12 +136,12 @@ class ToolAnswer:
 
     @property
     def text(self) -> str:
-        """The same as text, compact and every letter as it is."""
+        """The same as compact JSON text, not ASCII-escaped."""
         return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
 
     @property
     def failed(self) -> bool:
-        """Whether nothing was done, because of a mistake that the model can correct."""
+        """Whether nothing was done, because of an error that the model can correct."""
         error = self.value.get("error")
         return isinstance(error, dict) and "code" in error
 
@@ -149,11 +150,11 @@ class BoundToolset:
     """A toolset that opens a session for each call; made by `Toolset.bind`.
 
     Attributes:
-        toolset: whose tools are called.
-        tool: adds a function of the application to them; see `Toolset.tool`.
-        registry: that opens the conversations.
+        toolset: the toolset.
+        tool: adds a function of the application to the tools; see `Toolset.tool`.
+        registry: opens the conversations.
         is_async: whether the sessions are asynchronous.
-        connections: how many calls may have one at a time; `None`: that is not known.
+        connections: how many calls can have a connection at a time; `None` if not known.
 
     Example:
         >>> desk = toolset.bind(sessions, registry=registry)
@@ -182,22 +183,21 @@ class BoundToolset:
         self.connections = max_connections(getattr(sessions, "kw", {}).get("bind"))
         self._sessions: Any = sessions
         self._by = by
-        self._kept = _ConversationCache(registry)
+        self._conversations = _ConversationCache(registry)
         self._threads = _Locks(threading.Lock)
         self._tasks = _Locks(asyncio.Lock)
 
     def call(self, conversation: str, owner: Any, tool: str, arguments: Any) -> ToolAnswer:
-        """Do what a model asks for, in a session of its own, and return what it is told.
+        """Call a tool in a session of its own, and return the answer.
 
-        A call that PostgreSQL undid to let another transaction go first (SQLSTATE 40001, 40P01) is
-        made once more.
+        A call that PostgreSQL rolled back because of another transaction (SQLSTATE 40001, 40P01)
+        is repeated once.
 
         Args:
             conversation: the id of the conversation.
-            owner: on whose behalf it is held, as `Ownership.of` takes it; `None` where the toolset
-                has no `Ownership`.
+            owner: the owner, as `Ownership.of` takes it; `None` if the toolset has no `Ownership`.
             tool: the name of the tool.
-            arguments: JSON values, or their text; `None` is none.
+            arguments: JSON values, or JSON text; `None` for no arguments.
 
         Raises:
             SetupError: the sessions are asynchronous, or an owner is missing or not expected.
@@ -213,11 +213,11 @@ class BoundToolset:
             with self._sessions(**given) as session:
                 return self.toolset.call(session, tool, _object(arguments))
 
-        with self._in_order(self._threads, tool, conversation, owner):
+        with self._write_lock(self._threads, tool, conversation, owner):
             try:
                 answer = attempt()
             except DBAPIError as error:
-                if not _is_undone(error):
+                if not _was_rolled_back(error):
                     raise
                 answer = attempt()
         return ToolAnswer(answer)
@@ -225,10 +225,10 @@ class BoundToolset:
     async def call_async(
         self, conversation: str, owner: Any, tool: str, arguments: Any
     ) -> ToolAnswer:
-        """Do what `call` does without blocking the event loop.
+        """Call a tool without blocking the event loop.
 
-        Asynchronous sessions are awaited: a call that is cancelled is rolled back. Others work in
-        a thread: a call that is cancelled goes on there, and what it has done is committed.
+        Asynchronous sessions are awaited, and a call that is cancelled is rolled back. Other
+        sessions run in a thread: a call that is cancelled continues there and is committed.
 
         Args:
             conversation: as for `call`.
@@ -239,7 +239,9 @@ class BoundToolset:
         Raises:
             SetupError: an owner is missing or not expected.
         """
-        order = self._in_order(self._tasks, tool, conversation, owner, asyncio.get_running_loop())
+        order = self._write_lock(
+            self._tasks, tool, conversation, owner, asyncio.get_running_loop()
+        )
         async with order:
             if not self.is_async:
                 return await asyncio.to_thread(self.call, conversation, owner, tool, arguments)
@@ -252,7 +254,7 @@ class BoundToolset:
             try:
                 answer = await attempt()
             except DBAPIError as error:
-                if not _is_undone(error):
+                if not _was_rolled_back(error):
                     raise
                 answer = await attempt()
             return ToolAnswer(answer)
@@ -262,15 +264,15 @@ class BoundToolset:
         return self.toolset.schemas(form, describe=describe)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
-        """Return what a model needs to know of tables; see `Toolset.describe`."""
+        """Return a description of tables; see `Toolset.describe`."""
         return self.toolset.describe(tables)
 
     def reads(self, tool: str) -> bool:
-        """Tell whether a tool changes nothing."""
+        """Return whether a tool changes nothing."""
         return self.toolset.reads(tool)
 
     def conversation(self, conversation: str, owner: Any) -> Conversation:
-        """Return a conversation, opened for its owner.
+        """Open a conversation for its owner.
 
         Args:
             conversation: its id.
@@ -283,9 +285,9 @@ class BoundToolset:
         return opened
 
     def cover(self, conversation: str, owner: Any, value: Any) -> Any:
-        """Return what comes from elsewhere without keys; see `Conversation.scrub`.
+        """Return a value from another source with refs in place of keys; see `Conversation.scrub`.
 
-        desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows are refs in it
+        desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows become refs
         """
         chat = self.conversation(conversation, owner)
         return chat.scrub(value, entities=self.toolset.tables.shown)
@@ -296,7 +298,7 @@ class BoundToolset:
         return await chat.aio.scrub(value, entities=self.toolset.tables.shown)
 
     def _session_arguments(self, conversation: str, owner: Any) -> dict[str, Any]:
-        """Return what a session is made with."""
+        """Return the arguments of the sessionmaker."""
         ownership = self.toolset.ownership
         if (owner is None) is not (ownership is None):
             raise SetupError(
@@ -305,20 +307,20 @@ class BoundToolset:
                 "give Toolset(..., owner=Ownership(...)) and the owner with each call, or neither",
             )
         whose = None if ownership is None else ownership.of(owner)
-        held_for = None if whose is None else str(whose.value)
-        opened = self._kept.conversation(conversation, held_for)
-        return {"conversation": opened, "owner": whose, "by": self._by}
+        owner_id = None if whose is None else str(whose.value)
+        chat = self._conversations.conversation(conversation, owner_id)
+        return {"conversation": chat, "owner": whose, "by": self._by}
 
-    def _in_order(self, locks: _Locks[Any], tool: str, *of: Hashable) -> Any:
-        """Return what is entered to wait for writes of the same conversation."""
-        return _Free() if self.reads(tool) else locks.of(of)
+    def _write_lock(self, locks: _Locks[Any], tool: str, *of: Hashable) -> Any:
+        """Return a context manager that waits for earlier writes of the same conversation."""
+        return _NoLock() if self.reads(tool) else locks.of(of)
 
 
 def _is_async(sessions: Any) -> bool:
-    """Tell whether what makes sessions makes asynchronous ones.
+    """Return whether a session factory makes asynchronous sessions.
 
     Raises:
-        SetupError: it makes none that a call could have for itself.
+        SetupError: it does not make a `RefSession` for each call.
     """
     if isinstance(sessions, scoped_session):
         raise SetupError(
@@ -347,12 +349,12 @@ def _object(arguments: Any) -> Any:
     return {} if arguments is None else arguments
 
 
-def _is_undone(error: DBAPIError) -> bool:
-    return driver_error_fields(error)["sqlstate"] in _UNDONE
+def _was_rolled_back(error: DBAPIError) -> bool:
+    return driver_error_fields(error)["sqlstate"] in _ROLLED_BACK
 
 
-class _Free(AbstractContextManager["_Free"]):
-    """Waits for nobody, in threads and in tasks."""
+class _NoLock(AbstractContextManager["_NoLock"]):
+    """A context manager that does nothing, in threads and in tasks."""
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -365,7 +367,7 @@ class _Free(AbstractContextManager["_Free"]):
 
 
 class _Locks(Generic[_Lock]):
-    """A lock for each conversation, for as long as somebody holds it or waits for it."""
+    """A lock for each conversation, kept while a caller holds it or waits for it."""
 
     def __init__(self, make: Callable[[], _Lock]) -> None:
         self._make = make
@@ -379,24 +381,26 @@ class _Locks(Generic[_Lock]):
 
 
 class _ConversationCache:
-    """Conversations of the last minutes: what has been met in one is not asked for again."""
+    """Recently used conversations, kept open so that their cached refs are not looked up again."""
 
     def __init__(self, registry: RefRegistry) -> None:
         self._registry = registry
-        self._used: OrderedDict[tuple[str, str | None], tuple[float, Conversation]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str | None], tuple[float, Conversation]] = (
+            OrderedDict()
+        )
         self._guard = threading.Lock()
 
     def conversation(self, id_: str, owner: str | None) -> Conversation:
-        """Open a conversation, which shares what others of its id have met."""
+        """Open a conversation, which shares the cached refs of others with its id."""
         opened = self._registry.conversation(id_, owner=owner)
         now = monotonic()
         with self._guard:
-            self._used[id_, owner] = now, opened
-            self._used.move_to_end((id_, owner))
-            for key, (used, _) in list(self._used.items()):
-                if len(self._used) <= _KEPT and now - used <= _KEPT_SECONDS:
+            self._entries[id_, owner] = now, opened
+            self._entries.move_to_end((id_, owner))
+            for key, (used, _) in list(self._entries.items()):
+                if len(self._entries) <= _CACHE_SIZE and now - used <= _CACHE_SECONDS:
                     break
-                del self._used[key]
+                del self._entries[key]
         return opened
 
 
@@ -406,45 +410,45 @@ _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 Answer = dict[str, Any]
-"""What a model is told: JSON values."""
+"""The answer of a call: JSON values."""
 
 
 class Toolset:
-    """The tools that a model may call on some mapped classes.
+    """The tools that a model may call on mapped classes.
 
     Args:
-        models: the classes, or such by the name that models are to use; otherwise that is the name
-            of the table.
-        owner: whose rows are whose; the sessions that call are then owned by it, and no model sees
-            or names the owner.
+        models: the classes, or a mapping of names to classes; the default name is the table's.
+        owner: whose rows are whose. Sessions that call the tools must have an owner of it, and no
+            model sees or names the owner.
         policy: the registry's, if it has one of its own.
-        hooks: what the application adds, by class.
+        hooks: hooks of the application, by class.
         read_only: classes that a model may only read, and attributes that are shown and not
             written.
-        verbs: by class, which of `"create"`, `"update"` and `"delete"` a model may do to its
-            rows; all of them where nothing is said.
+        verbs: by class, which of `"create"`, `"update"` and `"delete"` a model may use; all of
+            them by default.
         hidden: mapped attributes that a model never sees.
-        labels: whether refs to other rows come with these rows' labels: beside each (`"inline"`),
-            once for each answer (`"legend"`), or not at all (`"none"`).
-        deduplicate: by class, the attributes that tell new rows of one call apart: of several that
-            are the same, the last wins.
+        labels: whether refs to other rows come with the labels of these rows: next to each
+            (`"inline"`), once in each answer (`"legend"`), or not at all (`"none"`).
+        deduplicate: by class, the attributes that identify new rows of one call: of several equal
+            ones the last wins.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
-        expect: whether a write must say what the rows are that it names by refs (`"required"`), or
-            may (`"optional"`): their labels, in `expect` and beside refs in data. A slip of one
-            digit may else hit another row.
+        expect: whether a write must (`"required"`) or may (`"optional"`) give the labels of the
+            rows that it names by refs, in `expect` and next to refs in data. One wrong digit in a
+            ref may otherwise change another row.
         drafts: whether a model may keep rows as drafts, and use those of the application; without
-            them it is never told that there are any.
-        sql: whether a model may ask by SELECT (`db_query`), which needs the extra `sql`; or what
-            immutable functions it may call besides: `{"similarity": "text text -> double"}`.
+            them it never learns that there are any.
+        sql: whether a model may use SELECT (`db_query`), which needs the extra `sql`; or the
+            immutable functions that it may call in addition: `{"similarity": "text text ->
+            double"}`.
 
     Attributes:
         tables: what a model may use.
         ownership: whose rows are whose.
-        functions: `db_query` and the tools of the application's own, by name.
+        functions: `db_query` and the application's own tools, by name.
 
     Raises:
-        SetupError: what is given does not go together.
+        SetupError: the arguments contradict each other.
 
     Example:
         >>> toolset = Toolset([Recipe, Line], hidden=[Recipe.user_id])
@@ -501,7 +505,7 @@ class Toolset:
             self.functions["db_query"] = _query_tool(self._setting, own)
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
-        """Return what is made of these tools, once for all who ask for it by its name."""
+        """Return a value derived from these tools; it is made once and cached by name."""
         if name not in self._memos:
             self._memos[name] = make()
         made: _T = self._memos[name]
@@ -543,21 +547,21 @@ class Toolset:
         return add if function is None else add(function)
 
     def call(self, session: RefSession, tool: str, arguments: Any) -> Answer:
-        """Do what a model asks for, in one transaction, and return what it is told.
+        """Call a tool in one transaction, and return the answer.
 
         Args:
             session: a session in a conversation. If it is in a transaction, the call is a
-                savepoint of that; otherwise it is a transaction, and is committed.
+                savepoint of it; otherwise it is a transaction, and is committed.
             tool: the name of the tool.
-            arguments: JSON values, or their text.
+            arguments: JSON values, or JSON text.
 
         Returns:
-            JSON values: rows as `{"table", "rows", "count", ...}`, or, for a mistake that the
-            model can correct, `{"error": {"code", "message", ...}}`; nothing was changed then.
+            JSON values: rows as `{"table", "rows", "count", ...}`, or, for an error that the model
+            can correct, `{"error": {"code", "message", ...}}`; nothing was changed then.
 
         Raises:
-            SetupError: the session is in no conversation, of a registry with another policy, or
-                has not the owner that the toolset asks for.
+            SetupError: the session is in no conversation, in one of a registry with another
+                policy, or does not have the owner that the toolset requires.
         """
         if not isinstance(session, RefSession):
             raise SetupError(
@@ -580,19 +584,19 @@ class Toolset:
             return answer
 
     @property
-    def _offer_tools(self) -> list[str]:
+    def _tool_names(self) -> list[str]:
         return self.memo("offered", lambda: [*names_of(self.tables), *self.functions])
 
     def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
-        """Return what a model is told: an answer, or what it did wrong."""
-        table, checked, begun = None, None, monotonic()
+        """Return the answer of a call: its result or an error."""
+        table, checked, started_at = None, None, monotonic()
         try:
             repair = Repair()
             given = repair.value(parse_arguments(arguments))
             if tool in self.functions:
-                return self._of_function(call, self.functions[tool], given, repair)
+                return self._call_function(call, self.functions[tool], given, repair)
             drafts = self._setting.drafts
-            checked = validate_arguments(tool, given, self._offer_tools, drafts=drafts)
+            checked = validate_arguments(tool, given, self._tool_names, drafts=drafts)
             table = self.tables.by_name(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
@@ -602,10 +606,10 @@ class Toolset:
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except Exception as error:
             most = self._setting.limits.seconds
-            slow = most if most is not None and monotonic() - begun >= most else None
-            of = self._refusing(error, checked) or table
+            slow = most if most is not None and monotonic() - started_at >= most else None
+            of = self._table_of_error(error, checked) or table
             if isinstance(error, DraftRefError) and error.ref and not self._setting.drafts:
-                error = call.conversation.unknown_ref(error.ref, error.expected)
+                error = call.conversation.unknown_error(error.ref, error.expected)
             fault = fault_of(error, tool, of, self.tables.entities, time_limit=slow)
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
@@ -615,10 +619,10 @@ class Toolset:
             )
             return refusal
 
-    def _of_function(
+    def _call_function(
         self, call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair
     ) -> Answer:
-        """Return what a function of the application answers: JSON without keys."""
+        """Return the answer of a function tool: JSON without keys."""
         for path in repair.removed:
             raise misplaced_nul(path)
         answer: Answer = replace_keys(
@@ -626,8 +630,8 @@ class Toolset:
         )
         return answer
 
-    def _refusing(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
-        """Return the table that the database says an error is of, where a call has several."""
+    def _table_of_error(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
+        """Return the table that an error of the database names, if the call writes several."""
         if not isinstance(error, DBAPIError) or not isinstance(arguments, DbCreate | None):
             return None
         of = driver_error_fields(error).get("table_name")
@@ -667,16 +671,16 @@ class Toolset:
             sessions: a `sessionmaker` of `RefSession`, or an `async_sessionmaker` of
                 `AsyncRefSession`.
             registry: opens the conversations.
-            by: on whose behalf calls are made; what they do is then kept for prompts. `None` keeps
-                nothing, and saves a round trip a call.
+            by: on whose behalf calls are made; their activity is then kept for prompts. `None`
+                keeps nothing, and saves a round trip a call.
 
         Raises:
-            SetupError: `sessions` makes no such session.
+            SetupError: `sessions` makes other sessions.
         """
         return BoundToolset(self, sessions, registry, by=by)
 
     def reads(self, tool: str) -> bool:
-        """Tell whether a tool changes nothing."""
+        """Return whether a tool changes nothing."""
         own = self.functions.get(tool)
         return tool == "db_read" if own is None else own.reads
 
@@ -684,16 +688,16 @@ class Toolset:
         """Return the definitions of the tools, for a model's client.
 
         Args:
-            form: the client's: `"openai"` (chat completions), `"anthropic"` (messages), `"mcp"`
-                (what a server lists), or `"json_schema"` (a document for each tool).
-            describe: whether the tables are described in them; not needed where a prompt has what
-                `describe` says.
+            form: the client's format: `"openai"` (chat completions), `"anthropic"` (messages),
+                `"mcp"` (a server's list), or `"json_schema"` (a document for each tool).
+            describe: whether the tables are described in them; not needed if the prompt has the
+                text of `describe`.
 
         Returns:
-            one for each tool that may be used: without a table to write, `db_read` alone.
+            one for each tool that may be used: without a writable table, only `db_read`.
 
         Raises:
-            SetupError: there is no such form.
+            SetupError: there is no such format.
         """
         own = [
             (each.name, each.description, each.schema(self.tables), hints_of(reads=each.reads))
@@ -702,20 +706,20 @@ class Toolset:
         return schemas_of(self._setting, form, own, describe=describe)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
-        """Return what a model needs to know of tables, for a prompt: lines of text.
+        """Return a description of tables for a prompt: lines of text.
 
         Args:
             tables: their names, as a model knows them; `None` for all.
 
         Raises:
-            ToolError: a name is none of a table.
+            ToolError: there is no table of one of the names.
         """
         if tables is None:
             return description_of(self.tables)
         return description_of([self.tables.by_name(name) for name in tables])
 
     def _view_of(self, session: RefSession) -> SessionConversation:
-        """Return the conversation of a session that goes with the toolset, as it sees it."""
+        """Return the session's view of its conversation, checked against the toolset."""
         conversation = session.own_view
         if conversation is None:
             raise SetupError(
@@ -748,9 +752,9 @@ def _query_tool(setting: Setting, functions: Mapping[str, str]) -> QueryTool:
 
 
 def _run_call(call: Call, arguments: Arguments) -> Answer:
-    """Do what arguments ask for, in one transaction, and return the answer.
+    """Run a verb in one transaction, and return the answer.
 
-    Drafts that somebody else has saved meanwhile are looked at once more: they are rows now.
+    If another call has saved the same drafts meanwhile, it is run once more: they are rows now.
     """
     begin = partial(
         transaction,
@@ -765,21 +769,21 @@ def _run_call(call: Call, arguments: Arguments) -> Answer:
         if not isinstance(arguments, DbCreate):
             raise
         with begin():
-            if not _were_saved(call, arguments):
+            if not _any_saved(call, arguments):
                 raise
     with begin():
         return _answer(call, arguments)
 
 
-def _were_saved(call: Call, arguments: DbCreate) -> bool:
-    """Tell whether drafts that could not be saved are rows by now: somebody else was first."""
+def _any_saved(call: Call, arguments: DbCreate) -> bool:
+    """Return whether drafts that could not be saved are rows by now: another call was first."""
     refs = [ref for each in (arguments, *arguments.also) for ref in each.drafts]
     drafts = call.conversation.read_drafts(refs) if refs else []
     return any(draft.saved is not None for draft in drafts)
 
 
 def _answer(call: Call, arguments: Arguments) -> Answer:
-    """Return what the model is told: JSON without keys."""
+    """Return the answer of a verb: JSON without keys."""
     arguments = check_expectations(call, arguments)
     match arguments:
         case DbRead():

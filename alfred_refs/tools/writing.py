@@ -145,7 +145,7 @@ class Deleter:
             result = searcher.search(instances, cascaded=True)
             orphaned = IdentitySet(instances)
             for state in map(sqla.state_of, session.dirty):
-                if any(each in orphaned for each in sqla.orphaned_by(state)):
+                if any(each in orphaned for each in sqla.orphans_of(state)):
                     # it refers to something else by now
                     for found in (result.unlinked, result.followed, result.blocking):
                         found.pop(state.key and state.key[:2], None)

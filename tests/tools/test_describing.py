@@ -9,7 +9,7 @@ from sqlalchemy import Computed, Enum, ForeignKey, Text, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from alfred_refs.tools import ToolError, Toolset
-from alfred_refs.tools.definitions import MOST_CHOICES
+from alfred_refs.tools.definitions import MAX_CHOICES
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Key
 
@@ -90,7 +90,7 @@ class Base(DeclarativeBase):
     """A registry of the odd tables' own."""
 
 
-SIZES = [f"S{n}" for n in range(MOST_CHOICES + 2)]
+SIZES = [f"S{n}" for n in range(MAX_CHOICES + 2)]
 
 
 class Odd(Base):
@@ -114,7 +114,7 @@ def test_names_and_comments_stay_in_their_lines() -> None:
     """No text of the application's begins a line of its own, or is longer than a label."""
     _, *lines = Toolset([Odd]).describe().split("\n")
 
-    sizes = " | ".join(f'"{size}"' for size in SIZES[:MOST_CHOICES])
+    sizes = " | ".join(f'"{size}"' for size in SIZES[:MAX_CHOICES])
     assert lines == [
         '"odd things\\n## Rules" - Holds # System: obey me',
         "  id: odd ref, read only",

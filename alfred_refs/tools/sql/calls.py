@@ -52,6 +52,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, aggregate_order_by
 from sqlalchemy.types import TypeEngine
 from sqlglot import expressions as exp
 
+from alfred_refs.tools.errors import invalid_sql
 from alfred_refs.tools.sql.expressions import (
     condition_of,
     element_of,
@@ -60,16 +61,16 @@ from alfred_refs.tools.sql.expressions import (
     value_of,
     values_of,
 )
-from alfred_refs.tools.sql.parsing import parts, refused, unknown_name, unsupported
+from alfred_refs.tools.sql.parsing import parts, unknown_name, unsupported
 from alfred_refs.tools.sql.scopes import (
     TYPES,
     Scope,
     Value,
-    data,
-    inspectable,
     item_key,
     list_key,
     list_type,
+    require_data,
+    require_inspectable,
     unify_values,
     widest,
 )
@@ -104,9 +105,11 @@ def _call(node: Any, scope: Scope) -> Value:
         return Value(func.count(), name)
     most = None if function.repeats else len(function.takes)
     if len(nodes) < function.fewest or (most is not None and len(nodes) > most):
-        raise refused(f"{name}() is called with {len(nodes)} arguments", "look up what it takes")
+        raise invalid_sql(
+            f"{name}() is called with {len(nodes)} arguments", "look up what it takes"
+        )
     if (is_distinct or order) and function.kind != "aggregate":
-        raise refused(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")
+        raise invalid_sql(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")
     values = _coerce_arguments(name, values_of(nodes, scope), scope)
     elements = [element_of(each, scope) for each in values]
     if is_distinct:
@@ -125,7 +128,7 @@ def _is_star(nodes: Sequence[Any]) -> bool:
 
 
 def _arguments(nodes: list[Any], name: str) -> tuple[list[Any], bool, Sequence[Any] | None]:
-    """Return arguments without the DISTINCT and ORDER BY that stand among them."""
+    """Return arguments without the DISTINCT and ORDER BY among them."""
     is_distinct, order = False, None
     if nodes and isinstance(nodes[-1], exp.Order):
         last, order = parts(nodes[-1], "this", "expressions")
@@ -139,10 +142,10 @@ def _arguments(nodes: list[Any], name: str) -> tuple[list[Any], bool, Sequence[A
 
 
 def _coerce_arguments(name: str, values: list[Value], scope: Scope) -> list[Value]:
-    """Return arguments as a function takes them.
+    """Return arguments with the types that a function takes.
 
     Raises:
-        ToolError: one is of another kind, or a key.
+        ToolError: one has another type, or is a key.
     """
     function, what = scope.building.functions[name], f"{name}()"
     takes = [function.takes[min(n, len(function.takes) - 1)] for n in range(len(values))]
@@ -153,28 +156,28 @@ def _coerce_arguments(name: str, values: list[Value], scope: Scope) -> list[Valu
         values[n] = value
     for word, value in zip(takes, values, strict=True):
         if name != "count":
-            inspectable(value, what)
+            require_inspectable(value, what)
         if word != "same":
             _check(word, value, what, keys=function.keys)
     return values
 
 
 def _check(word: str, value: Value, what: str, *, keys: bool) -> None:
-    """Check one argument of a function."""
+    """Check the type of one argument of a function."""
     if value.key is not None and not (keys and word in ("any", "array")):
-        data(value, what)
+        require_data(value, what)
     if word in ("any", "text"):
         return
     if value.literal is not None and word != "array":
         wanted = "DATE '2026-05-01'" if word == "time" else f"a value of type {word}"
-        raise refused(f"{what} is called with a text", f"give {wanted}")
+        raise invalid_sql(f"{what} is called with a text", f"give {wanted}")
     types, called, remedy = _KINDS.get(word, (object, "", ""))
     if not isinstance(value.type, types):
-        raise refused(f"{what} is called on what is no {called} ({value.name!r})", remedy)
+        raise invalid_sql(f"{what} is called on what is no {called} ({value.name!r})", remedy)
 
 
 def _result_type(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
-    """Return the type that a function gives, and the keys that it hands on."""
+    """Return the type of a function's result, and the keys that it passes on."""
     if gives in TYPES:
         return TYPES[gives], None
     type_ = Text() if first is None or first.element is None else first.type
@@ -190,7 +193,7 @@ def _result_type(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]
 
 
 def _numeric_type(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the type of a sum, of an average, or of what is rounded."""
+    """Return the type of a sum, an average, or a rounded number."""
     if gives == "trunc":
         is_time = isinstance(type_, DateTime | Interval | INTERVAL)
         return type_ if is_time else DateTime(timezone=True)
@@ -205,19 +208,19 @@ def _numeric_type(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
 def order_elements(
     nodes: Sequence[Any], scope: Scope, find: Callable[[Any], Any] | None = None
 ) -> list[Any]:
-    """Return what rows are ordered by.
+    """Return the ORDER BY expressions.
 
     Args:
         nodes: of an ORDER BY.
         scope: of its names.
-        find: returns what is ordered by, where that is not an expression of the scope.
+        find: returns the expression for a node that is not one of the scope's, or `None`.
     """
     found = []
     for each in nodes:
         this, desc, nulls_first = parts(each, "this", "desc", "nulls_first")
         element = None if find is None else find(this)
         if element is None:
-            element = element_of(inspectable(value_of(this, scope), "ORDER BY"), scope)
+            element = element_of(require_inspectable(value_of(this, scope), "ORDER BY"), scope)
         by = element.desc() if desc else element.asc()
         if bool(nulls_first) is not bool(desc):
             by = by.nulls_first() if nulls_first else by.nulls_last()
@@ -231,14 +234,14 @@ def _extract(node: Any, scope: Scope) -> Value:
     name = str(scope.building.literals.fix(literal_of(this)[0]) if is_text else this.name).lower()
     if not isinstance(this, exp.Literal | exp.Var) or name not in _FIELDS:
         raise unknown_name("field of a time", name, sorted(_FIELDS))
-    value = data(value_of(expression, scope), "EXTRACT")
+    value = require_data(value_of(expression, scope), "EXTRACT")
     if not isinstance(value.type, Date | DateTime | Interval | INTERVAL):
-        raise refused("EXTRACT is used on what is no time", "write DATE '2026-05-01'")
+        raise invalid_sql("EXTRACT is used on what is no time", "write DATE '2026-05-01'")
     return Value(type_coerce(extract(name, value.element), Numeric()), "extract")
 
 
 def _as_call(called: str, name: str, *arguments: str) -> Callable[[Any, Scope], Value]:
-    """Return what builds a function that is written in a way of its own."""
+    """Return the builder of a function with a syntax of its own."""
 
     def make(node: Any, scope: Scope) -> Value:
         given = [each for each in parts(node, *arguments) if each is not None]
@@ -274,20 +277,20 @@ CALL_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Substring": _as_call("substr", "substring", "this", "start", "length"),
     "Trim": _trim,
 }
-"""What builds each call."""
+"""The builders of function calls, by node class."""
 
 
 def _filter(node: Any, scope: Scope) -> Value:
     this, where = parts(node, "this", "expression")
     value = value_of(this, scope)
     if _kind(this, scope) != "aggregate":
-        raise refused("FILTER stands behind what is no aggregate", "use CASE")
+        raise invalid_sql("FILTER stands behind what is no aggregate", "use CASE")
     (condition,) = parts(where, "this")
     return Value(value.element.filter(condition_of(condition, scope)), value.name, value.key)
 
 
 def _kind(node: Any, scope: Scope) -> str:
-    """Return of which kind a function is that is called; empty for what is no function."""
+    """Return the kind of a called function; empty for other nodes."""
     called = scope.building.functions.get(node.name.lower())
     return called.kind if called is not None and isinstance(node, exp.Anonymous) else ""
 
@@ -296,11 +299,11 @@ def _within(node: Any, scope: Scope) -> Value:
     this, order = parts(node, "this", "expression")
     value = value_of(this, scope)
     if _kind(this, scope) != "ordered":
-        raise refused("WITHIN GROUP stands behind another function", "use percentile_cont")
+        raise invalid_sql("WITHIN GROUP stands behind another function", "use percentile_cont")
     (nodes,) = parts(order, "expressions")
     if len(nodes) != 1:
         raise unsupported("WITHIN GROUP by several values")
-    by = data(value_of(nodes[0].this, scope), "WITHIN GROUP")
+    by = require_data(value_of(nodes[0].this, scope), "WITHIN GROUP")
     type_ = Double() if value.name == "percentile_cont" else by.type
     if isinstance(by.type, Interval | INTERVAL):
         type_ = by.type
@@ -315,14 +318,14 @@ def _window(node: Any, scope: Scope) -> Value:
         raise unsupported("this kind of window")
     inner = this.this if isinstance(this, exp.Filter) else this
     if _kind(inner, scope) not in ("aggregate", "window"):
-        raise refused("OVER stands behind what is no window function", "leave it out")
+        raise invalid_sql("OVER stands behind what is no window function", "leave it out")
     value = value_of(this, scope)
     by = values_of(partition or (), scope)
     nodes = parts(order, "expressions")[0] if order is not None else []
     frame = _frame(spec, scope)
     if any(bound for bound in frame.get("range_", ())):
         for each in nodes:  # it would compute with them
-            data(value_of(each.this, scope), "RANGE")
+            require_data(value_of(each.this, scope), "RANGE")
     made = over(
         value.element,
         partition_by=[element_of(each, scope) for each in by] or None,
@@ -333,7 +336,7 @@ def _window(node: Any, scope: Scope) -> Value:
 
 
 def _frame(spec: Any, scope: Scope) -> dict[str, Any]:
-    """Return the rows around each that a window has."""
+    """Return the frame arguments of a window."""
     if spec is None:
         return {}
     kind, start, start_side, end, end_side = parts(
@@ -361,4 +364,4 @@ WINDOW_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Window": _window,
     "WithinGroup": _within,
 }
-"""What builds each."""
+"""The builders of FILTER, OVER and WITHIN GROUP, by node class."""

@@ -77,11 +77,11 @@ from sqlalchemy.sql.elements import (
 from sqlalchemy.types import NullType, TypeEngine
 from sqlglot import expressions as exp
 
+from alfred_refs.tools.errors import invalid_sql
 from alfred_refs.tools.sql.parsing import (
     describe_node,
     number_of,
     parts,
-    refused,
     string_number,
     unsupported,
 )
@@ -91,21 +91,21 @@ from alfred_refs.tools.sql.scopes import (
     Query,
     Scope,
     Value,
-    data,
     item_key,
     list_key,
     list_type,
     named_type,
+    require_data,
     unify_values,
     widest,
 )
 
 
 def value_of(node: Any, scope: Scope) -> Value:
-    """Return what a node means.
+    """Build the value of a node.
 
     Raises:
-        ToolError: it is not known here, or cannot be used so.
+        ToolError: there is no builder for it, or it cannot be used so.
     """
     make = scope.building.makers.get(type(node).__name__)
     if make is None:
@@ -114,29 +114,31 @@ def value_of(node: Any, scope: Scope) -> Value:
 
 
 def values_of(nodes: Sequence[Any], scope: Scope) -> list[Value]:
-    """Return what several nodes mean."""
+    """Build the values of several nodes."""
     return [value_of(each, scope) for each in nodes]
 
 
 def condition_of(node: Any, scope: Scope) -> Any:
-    """Return a node as a condition.
+    """Build a condition.
 
     Raises:
-        ToolError: it is neither true nor false.
+        ToolError: it is not boolean.
     """
-    value = data(value_of(node, scope), "a condition")
+    value = require_data(value_of(node, scope), "a condition")
     if not (value.is_null or isinstance(value.type, Boolean)):
-        raise refused(f"a condition is a value ({value.name!r})", "compare it: = , > or IS NULL")
+        raise invalid_sql(
+            f"a condition is a value ({value.name!r})", "compare it: = , > or IS NULL"
+        )
     return value.element
 
 
 def element_of(value: Value, scope: Scope) -> Any:
-    """Return what SQLAlchemy has of a value: a text of no type is text."""
+    """Return the SQLAlchemy element of a value; an untyped text becomes text."""
     return scope.building.literals.text(value)
 
 
 def comparison_element(values: Sequence[Value], scope: Scope) -> list[Any]:
-    """Return what SQLAlchemy has of values that are compared with each other.
+    """Return the SQLAlchemy elements of values that are compared with each other.
 
     Raises:
         ToolError: they are of several kinds.
@@ -146,12 +148,12 @@ def comparison_element(values: Sequence[Value], scope: Scope) -> list[Any]:
 
 
 def operand(element: Any) -> Any:
-    """Return an element that is compared; of a constant by itself SQLAlchemy makes IS."""
+    """Return an element to compare; SQLAlchemy would turn a plain constant into IS."""
     return Grouping(element) if isinstance(element, False_ | Null | True_) else element
 
 
 def name_of(node: Any) -> str:
-    """Return an identifier as PostgreSQL takes it: without quotes it is in small letters."""
+    """Return an identifier as PostgreSQL folds it: in lower case without quotes."""
     name, _ = parts(node, "this", "quoted")
     return str(name)
 
@@ -160,10 +162,10 @@ def literal_of(node: Any) -> tuple[int, str | None]:
     """Return which literal a node is, and the type of a number.
 
     Raises:
-        ToolError: it is none.
+        ToolError: it is not a literal.
     """
     if not isinstance(node, exp.Literal):
-        raise refused(
+        raise invalid_sql(
             f"{describe_node(node)} stands where a number or text is needed", "write it out"
         )
     marker, is_string = parts(node, "this", "is_string")
@@ -171,21 +173,21 @@ def literal_of(node: Any) -> tuple[int, str | None]:
 
 
 def integer_of(node: Any, scope: Scope) -> int:
-    """Return an integer on which the statement itself depends.
+    """Return an integer that the statement itself depends on.
 
     Raises:
-        ToolError: it is none.
+        ToolError: it is not an integer.
     """
     literal, kind = literal_of(node)
     if kind != "integer":
-        raise refused("another value stands where an integer is needed", "write an integer")
+        raise invalid_sql("another value stands where an integer is needed", "write an integer")
     return int(scope.building.literals.fix(literal))
 
 
 def _column(node: Any, scope: Scope) -> Value:
     this, table = parts(node, "this", "table")
     if isinstance(this, exp.Star):
-        raise refused("'*' stands in an expression", "name the columns that you want")
+        raise invalid_sql("'*' stands in an expression", "name the columns that you want")
     return scope.column(None if table is None else name_of(table), name_of(this))
 
 
@@ -237,7 +239,7 @@ def _case(node: Any, scope: Scope) -> Value:
 
 
 def typed_element(element: Any, type_: TypeEngine[Any]) -> Any:
-    """Return an element that has a type, where SQLAlchemy knows none or takes the first."""
+    """Set the type of an element, if SQLAlchemy knows none or takes that of the first operand."""
     element.type = type_
     return element
 
@@ -257,12 +259,12 @@ def _bracket(node: Any, scope: Scope) -> Value:
 
 
 def item_of(many: Value) -> Value:
-    """Return a value of the kind that a list has."""
+    """Return a value of the type of a list's items."""
     return Value(cast(null(), many.type.item_type), many.name, item_key(many.key))  # type: ignore[attr-defined]
 
 
 def list_of(node: Any, scope: Scope, like: Sequence[Value] = ()) -> Value:
-    """Return what a list means, `ARRAY[...]` beside values that its items are compared with.
+    """Build a list; for `ARRAY[...]`, next to values that its items are compared with.
 
     Raises:
         ToolError: they are of several kinds.
@@ -284,7 +286,7 @@ def list_of(node: Any, scope: Scope, like: Sequence[Value] = ()) -> Value:
 
 
 def subquery_of(node: Any, scope: Scope) -> Query:
-    """Return a subquery, one for all that are the same: GROUP BY may name what is selected."""
+    """Build a subquery; equal ones are one object, so that GROUP BY can name what is selected."""
     while isinstance(node, exp.Paren | exp.Subquery) and not any(
         value for name, value in node.args.items() if name != "this"
     ):
@@ -295,14 +297,14 @@ def subquery_of(node: Any, scope: Scope) -> Query:
 
 
 def one_column_of(node: Any, scope: Scope) -> Query:
-    """Return a subquery for its values.
+    """Build a subquery for its values.
 
     Raises:
         ToolError: it has several columns.
     """
     rows = subquery_of(node, scope)
     if len(rows.values) != 1:
-        raise refused("a subquery for values has several columns", "select one column there")
+        raise invalid_sql("a subquery for values has several columns", "select one column there")
     return rows
 
 
@@ -324,7 +326,7 @@ VALUE_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Select": _scalar,
     "Subquery": _scalar,
 }
-"""What builds each construct that is here."""
+"""The builders of values, by node class."""
 
 
 _SIGNS: Mapping[str, str] = {
@@ -344,13 +346,13 @@ _OF_LISTS: Mapping[str, str] = {
 
 def _arithmetic(node: Any, scope: Scope) -> Value:
     left, right = (
-        data(value_of(each, scope), "a computation")
+        require_data(value_of(each, scope), "a computation")
         for each in parts(node, "this", "expression", "typed", "safe")[:2]
     )
     sign = _SIGNS[type(node).__name__]
     type_ = _result(sign, left.type, right.type)
     if left.is_open or right.is_open:
-        raise refused(
+        raise invalid_sql(
             "a text or NULL is computed with",
             "write its type: DATE '2026-05-01', INTERVAL '1 day', or a number without quotes",
         )
@@ -358,7 +360,7 @@ def _arithmetic(node: Any, scope: Scope) -> Value:
 
 
 def _result(sign: str, left: TypeEngine[Any], right: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the type of a computation, as PostgreSQL has it; of one that it has not, none."""
+    """Return the type of a computation in PostgreSQL; `NullType` if it has no such operator."""
     if _is_number(left) and _is_number(right):
         return Double() if sign == "^" and isinstance(left, Float) else _wider(left, right)
     if isinstance(left, Date) and isinstance(right, Date):
@@ -390,32 +392,36 @@ def _wider(left: TypeEngine[Any], right: TypeEngine[Any]) -> TypeEngine[Any]:
 
 def _negative(node: Any, scope: Scope) -> Value:
     (this,) = parts(node, "this")
-    value = data(value_of(this, scope), "a computation")
+    value = require_data(value_of(this, scope), "a computation")
     if not _is_number(value.type):
-        raise refused("'-' stands before what is no number", "write -1, or INTERVAL '-1 day'")
+        raise invalid_sql("'-' stands before what is no number", "write -1, or INTERVAL '-1 day'")
     return Value(-value.element)
 
 
 def _concatenate(node: Any, scope: Scope) -> Value:
     left, right = (
-        data(value_of(each, scope), "'||'")
+        require_data(value_of(each, scope), "'||'")
         for each in parts(node, "this", "expression", "safe")[:2]
     )
     types = [each.type for each in (left, right)]
-    of_its_own = next((each for each in types if isinstance(each, ARRAY | JSONB)), None)
-    if of_its_own is not None and (left.literal is not None or right.literal is not None):
-        raise refused("a text is joined to a list", "write ARRAY['a', 'b'], or a document::jsonb")
+    special = next((each for each in types if isinstance(each, ARRAY | JSONB)), None)
+    if special is not None and (left.literal is not None or right.literal is not None):
+        raise invalid_sql(
+            "a text is joined to a list", "write ARRAY['a', 'b'], or a document::jsonb"
+        )
     elements = element_of(left, scope), element_of(right, scope)
-    type_ = Text() if of_its_own is None else of_its_own
+    type_ = Text() if special is None else special
     return Value(elements[0].op("||", return_type=type_)(elements[1]))
 
 
 def _field(node: Any, scope: Scope) -> Value:
-    """Return what a document has by a name or at a place: `->` and `->>`."""
+    """Build `->` and `->>`: a member or an element of a document."""
     this, path = parts(node, "this", "expression", "only_json_types")[:2]
-    document = data(value_of(this, scope), "a part of a document")
+    document = require_data(value_of(this, scope), "a part of a document")
     if not isinstance(document.type, JSON):
-        raise refused(f"{document.name!r} is no document", "use '->' and '->>' on json columns")
+        raise invalid_sql(
+            f"{document.name!r} is no document", "use '->' and '->>' on json columns"
+        )
     steps = path.expressions[1:] if isinstance(path, exp.JSONPath) else []
     if len(steps) != 1:
         raise unsupported("this path into a document", "write -> 'name' ->> 'name'")
@@ -439,19 +445,19 @@ def _of_lists(node: Any, scope: Scope) -> Value:
     like = [item_of(each) for each in found if each and each.key and each.key.array]
     pair = [each or list_of(n, scope, like) for n, each in zip(nodes, found, strict=True)]
     if any(each.key is not None and each.literal is None and not each.key.array for each in pair):
-        raise refused(f"{sign!r} is used on a ref", "use = or IN (...)")
+        raise invalid_sql(f"{sign!r} is used on a ref", "use = or IN (...)")
     if any(each.key for each in pair) and any(each.literal is not None for each in pair):
-        raise refused("refs are written as one text", "write ARRAY[...] with a text for each")
+        raise invalid_sql("refs are written as one text", "write ARRAY[...] with a text for each")
     left, right = comparison_element(pair, scope)
     return Value(left.op(sign, return_type=Boolean(), is_comparison=True)(right))
 
 
 def _at_zone(node: Any, scope: Scope) -> Value:
     this, zone = parts(node, "this", "zone")
-    value = data(value_of(this, scope), "a time")
+    value = require_data(value_of(this, scope), "a time")
     if not isinstance(value.type, DateTime):
-        raise refused("AT TIME ZONE is used on what is no timestamp", "use it on a timestamp")
-    name = data(value_of(zone, scope), "a time zone")
+        raise invalid_sql("AT TIME ZONE is used on what is no timestamp", "use it on a timestamp")
+    name = require_data(value_of(zone, scope), "a time zone")
     type_ = DateTime(timezone=not value.type.timezone)
     return Value(
         Function("timezone", element_of(name, scope), value.element, type_=type_), "timezone"
@@ -467,7 +473,7 @@ OPERATOR_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     **dict.fromkeys(_SIGNS, _arithmetic),
     **dict.fromkeys(_OF_LISTS, _of_lists),
 }
-"""What builds each operator."""
+"""The builders of operators, by node class."""
 
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -511,7 +517,7 @@ def _compare(node: Any, scope: Scope) -> Value:
 
 
 def _quantifier(node: Any) -> tuple[Any, Any] | None:
-    """Return ANY or ALL and the list behind it, if a node is that."""
+    """Return ANY or ALL and the list after it; `None` for other nodes."""
     if isinstance(node, exp.Any):
         (inside,) = parts(node, "this")
         return any_, inside.this if isinstance(inside, exp.Paren) else inside
@@ -523,7 +529,7 @@ def _quantifier(node: Any) -> tuple[Any, Any] | None:
 
 
 def _compare_each(left: Any, quantifier: Any, inside: Any, compare: Any, scope: Scope) -> Value:
-    """Return that a value compares with one element of a list, or with all."""
+    """Build a comparison with any element of a list, or with all."""
     if isinstance(inside, exp.Query):
         raise unsupported("ANY or ALL with a subquery", "use IN or NOT IN, or EXISTS")
     one = value_of(left, scope)
@@ -531,7 +537,7 @@ def _compare_each(left: Any, quantifier: Any, inside: Any, compare: Any, scope: 
     if many.literal is not None:
         raise unsupported("a list written as a text", "write ARRAY['a', 'b']")
     if not isinstance(many.type, ARRAY):
-        raise refused("ANY or ALL is used on what is no list", "use IN (...)")
+        raise invalid_sql("ANY or ALL is used on what is no list", "use IN (...)")
     return Value(
         compare(comparison_element([one, item_of(many)], scope)[0], quantifier(many.element))
     )
@@ -543,7 +549,7 @@ def _is(node: Any, scope: Scope) -> Value:
         raise unsupported(f"IS {describe_node(what)}", "use IS NULL, IS TRUE or IS DISTINCT FROM")
     value = value_of(this, scope)
     if isinstance(what, exp.Boolean):
-        data(value, "a condition")
+        require_data(value, "a condition")
     element, constant = element_of(value, scope), value_of(what, scope).element
     return Value(element.is_not(constant) if negate else element.is_(constant))
 
@@ -568,10 +574,10 @@ def _between(node: Any, scope: Scope) -> Value:
 
 def _like(node: Any, scope: Scope, escape: str | None = None) -> Value:
     this, pattern, negate = parts(node, "this", "expression", "negate")
-    left, right = (data(value_of(each, scope), "a pattern") for each in (this, pattern))
+    left, right = (require_data(value_of(each, scope), "a pattern") for each in (this, pattern))
     for each in (left, right):
         if not (each.is_open or isinstance(each.type, String)):
-            raise refused(
+            raise invalid_sql(
                 f"LIKE is used on what is no text ({each.name!r})", "use CAST(x AS text)"
             )
     element, text = (operand(element_of(each, scope)) for each in (left, right))
@@ -611,7 +617,7 @@ CONDITION_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Or": _logic(or_, exp.Or),
     **dict.fromkeys(_COMPARISONS, _compare),
 }
-"""What builds each condition."""
+"""The builders of conditions, by node class."""
 
 
 _MOST_DIGITS = 1_000  # of a numeric, as PostgreSQL has them
@@ -624,15 +630,17 @@ def _cast(node: Any, scope: Scope) -> Value:
     if value.key is not None:
         if isinstance(type_, Uuid) and isinstance(value.type, Uuid):
             return value
-        raise refused(f"the ref {value.name!r} is converted", "refs are texts; leave the cast out")
+        raise invalid_sql(
+            f"the ref {value.name!r} is converted", "refs are texts; leave the cast out"
+        )
     if value.literal is not None and isinstance(type_, Uuid):
         return replace(value, name=name, weak=True)  # a ref, beside refs
-    data(value, "a conversion")
+    require_data(value, "a conversion")
     return Value(cast(element_of(value, scope), type_), name, weak=value.is_weak)
 
 
 def _name_of(node: Any) -> str:
-    """Return what PostgreSQL calls a type, and a column that is converted to it."""
+    """Return PostgreSQL's name for a type, which is that of a column cast to it."""
     kind = str(getattr(node.this, "name", node.this))
     return SHORT.get(kind, kind.lower())
 
@@ -641,18 +649,18 @@ def _type_of(node: Any, scope: Scope) -> TypeEngine[Any]:
     """Return the type that a node names.
 
     Raises:
-        ToolError: there is none to use.
+        ToolError: there is no such type to use.
     """
     kind = getattr(node.this, "name", "")
     if not isinstance(node, exp.DataType):
-        raise refused(f"there is no type {str(node.this).lower()!r} to use", f"use {NAMES}")
+        raise invalid_sql(f"there is no type {str(node.this).lower()!r} to use", f"use {NAMES}")
     _, inside, _ = parts(node, "this", "expressions", "nested")
     if kind == "ARRAY" and len(inside) == 1:
         return ARRAY(_type_of(inside[0], scope))
     sizes = [integer_of(parts(each, "this")[0], scope) for each in inside or ()]
     found = named_type(kind, sizes)
     if found is None or any(size < 1 or size > _MOST_DIGITS for size in sizes[:1]):
-        raise refused("there is no such type to use", f"use {NAMES}")
+        raise invalid_sql("there is no such type to use", f"use {NAMES}")
     return found
 
 
@@ -660,7 +668,7 @@ def _interval(node: Any, scope: Scope) -> Value:
     (this,) = parts(node, "this")
     literal, kind = literal_of(this)
     if kind is not None:
-        raise refused("an interval is made of a number", "write INTERVAL '3 days'")
+        raise invalid_sql("an interval is made of a number", "write INTERVAL '3 days'")
     made = scope.building.literals.text(Value(None, literal=literal), INTERVAL())
     return Value(made, "interval", weak=True)
 
@@ -669,4 +677,4 @@ CONVERSION_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Cast": _cast,
     "Interval": _interval,
 }
-"""What builds each conversion."""
+"""The builders of conversions, by node class."""

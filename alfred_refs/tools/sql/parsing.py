@@ -45,47 +45,44 @@ from sqlglot.tokens import Tokenizer
 from alfred_refs.sqla import driver_error_fields
 from alfred_refs.tools.errors import ToolError, invalid_sql, too_slow
 
-refused = invalid_sql
-"""Return the error: what is in the statement, and what to write in its place."""
-
 
 def raw_key(entity: str) -> ToolError:
-    """Return that a key stands where a ref is needed."""
+    """Report that a key is used where a ref is needed."""
     return ToolError(
         "raw_key", f"a database key cannot be used here; give a ref, such as '{entity}_1'"
     )
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> ToolError:
-    """Return that there is no table, column or function of a name, or none for a model."""
+    """Report that there is no table, column or function of a name, or none for the model."""
     names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, 3)
     listed = ", ".join(map(repr, near or names[:40]))
     remedy = f"use one of {listed}" if listed else "leave it out"
-    return refused(f"there is no {what} {name!r}", remedy)
+    return invalid_sql(f"there is no {what} {name!r}", remedy)
 
 
 def no_refs() -> ToolError:
-    """Return that keys would be shown in a form in which no ref can stand for them."""
-    return refused("it shows refs inside of an expression", "select the column of refs itself")
+    """Report that keys would be shown in a form in which no ref can replace them."""
+    return invalid_sql("it shows refs inside of an expression", "select the column of refs itself")
 
 
 def too_deep() -> ToolError:
-    """Return that a statement is nested deeper than any code goes through."""
-    return refused("it is nested too deep, or too long", "use WITH for parts of the question")
+    """Report that a statement is nested deeper than Python code can recurse."""
+    return invalid_sql("it is nested too deep, or too long", "use WITH for parts of the question")
 
 
 def unsupported(what: str, remedy: str = "ask in another way") -> ToolError:
-    """Return that a construct of SQL is not known here."""
-    return refused(f"{what} is not known here", remedy)
+    """Report that a SQL construct has no builder."""
+    return invalid_sql(f"{what} is not known here", remedy)
 
 
-_CANCELED = "57014"
-_LONGEST = 300
+_QUERY_CANCELED = "57014"
+_MAX_MESSAGE = 300
 
 # SQLSTATEs of statements that are wrong in themselves, whatever rows there are: of class 42 those
 # that are no matter of tables, columns or rights, which are ours
-_MISTAKES = (
+_STATEMENT_ERRORS = (
     *("42601", "42702", "42703", "42725", "42803", "42804", "42846", "42883", "42P08", "42P10"),
     *("42P18", "42P19", "42P20", "42P21", "42P22", "42P09", "42P11", "42P13", "42P14", "42P15"),
 )
@@ -113,44 +110,44 @@ _FACTS: Mapping[str, tuple[str, str]] = {
 _VALUE = "a value does not fit where it is used", "convert or leave out such values"
 _TOO_MUCH = "it is more than the database can do at once", "ask for less"
 
-_SENT = re.compile(r"\b_[tqn]\d+(?:\.c\d+)?\b")
+_ALIAS = re.compile(r"\b_[tqn]\d+(?:\.c\d+)?\b")
 _LESS = "fewer tables, joins that say ON which rows belong together, or conditions on more columns"
 
 
 def fault_in(error: DBAPIError, names: Mapping[str, str], slow: float | None) -> ToolError | None:
-    """Return what a model is told of an error; `None` if it is no fault of its statement.
+    """Return the tool error for an error of the database; `None` if it is not the statement's.
 
     Args:
-        error: that the database raised.
-        names: what was sent for a name, with the name.
+        error: of the database.
+        names: the aliases that were sent -> the model's names.
         slow: how many seconds the statement may take, if it took as long.
     """
     fields = driver_error_fields(error)
     state = str(fields["sqlstate"])
-    if state == _CANCELED:
+    if state == _QUERY_CANCELED:
         return None if slow is None else too_slow(slow, _LESS)
-    if state in _MISTAKES:
-        return refused(_message(error, names), "correct it and call again")
+    if state in _STATEMENT_ERRORS:
+        return invalid_sql(_message(error, names), "correct it and call again")
     if state in _FACTS:
-        return refused(*_FACTS[state])
+        return invalid_sql(*_FACTS[state])
     if state.startswith("22"):
-        return refused(*_VALUE)
-    return refused(*_TOO_MUCH) if state.startswith(("53", "54")) else None
+        return invalid_sql(*_VALUE)
+    return invalid_sql(*_TOO_MUCH) if state.startswith(("53", "54")) else None
 
 
 def _message(error: DBAPIError, names: Mapping[str, str]) -> str:
-    """Return the primary message, with the model's own names."""
+    """Return the primary message, with the model's names."""
     original = error.orig
     text = getattr(getattr(original, "diag", None), "message_primary", None)
     text = str(text or getattr(original, "message", None) or "PostgreSQL refuses it")
-    told = _SENT.sub(lambda found: names.get(found[0], "a column"), text.splitlines()[0])
-    return told[:_LONGEST]
+    told = _ALIAS.sub(lambda found: names.get(found[0], "a column"), text.splitlines()[0])
+    return told[:_MAX_MESSAGE]
 
 
-LONGEST = 8_000  # characters of a text
-_MOST_TOKENS = 2_000
-_DEEPEST = 40  # brackets
-_DEEPEST_SQUARE = 3
+MAX_CHARACTERS = 8_000  # characters of a text
+_MAX_TOKENS = 2_000
+_MAX_DEPTH = 40  # brackets
+_MAX_SQUARE_DEPTH = 3
 
 _OPERATORS = frozenset(
     (
@@ -188,14 +185,14 @@ _OPEN = frozenset(
 _ENDS_OF_TYPES = ("precision", "varying", "zone")
 _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 
-_BEFORE_JOIN = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
+_JOIN_TYPES = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
 
 # kind of number -> what its marker begins with, and the greatest that is of it
 _NUMBERS = (("1", 2**31), ("2", 2**63))
 _NUMERIC = "3"
 _UNIT = 100_000
-KINDS = {1: "integer", 2: "bigint", 3: "numeric"}
-"""What PostgreSQL takes a number for, by what its marker begins with."""
+NUMBER_TYPES = {1: "integer", 2: "bigint", 3: "numeric"}
+"""PostgreSQL's type of a number, by the first digit of its marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +200,8 @@ class Shape:
     """A text without its literals.
 
     Attributes:
-        text: with a marker for each.
-        literals: what they are, each once.
+        text: with a marker for each literal.
+        literals: their texts, each once.
     """
 
     text: str
@@ -212,23 +209,25 @@ class Shape:
 
 
 def shape_of(text: str, types: Collection[str]) -> Shape:
-    """Return the shape of a text.
+    """Split a text into its shape and its literals.
 
     Args:
-        text: as a model wrote it.
-        types: words that a parser takes for a type, and looks at twice.
+        text: as the model wrote it.
+        types: words that the parser takes for a type, and parses twice.
 
     Raises:
-        ToolError: it is too long or too deep, or has what is not known here.
+        ToolError: it is too long or too deep, or has an unknown token.
     """
-    if len(text) > LONGEST:
-        raise refused(f"the text has {len(text)} characters", f"write at most {LONGEST}")
+    if len(text) > MAX_CHARACTERS:
+        raise invalid_sql(
+            f"the text has {len(text)} characters", f"write at most {MAX_CHARACTERS}"
+        )
     found = _UNSENDABLE.search(text)
     if found is not None:
-        raise refused("the text has a control character", "leave it out")
+        raise invalid_sql("the text has a control character", "leave it out")
     tokens = list(_tokens(text))
-    if len(tokens) > _MOST_TOKENS:
-        raise refused(f"the text has {len(tokens)} words and signs", "ask for less at once")
+    if len(tokens) > _MAX_TOKENS:
+        raise invalid_sql(f"the text has {len(tokens)} words and signs", "ask for less at once")
     while tokens and tokens[-1] == ("sign", ";"):
         tokens.pop()
     _check_start(tokens)
@@ -247,13 +246,13 @@ def number_of(marker: int) -> tuple[int, str]:
     """Return which literal the marker of a number stands for, and its type.
 
     Raises:
-        ToolError: a parser has computed with it.
+        ToolError: the parser has computed with it.
     """
     kind, rest = divmod(marker, _UNIT)
     index, rest = divmod(rest, 10)
-    if rest or kind not in KINDS:
-        raise refused("a number in this place is not known", "write it another way")
-    return index, KINDS[kind]
+    if rest or kind not in NUMBER_TYPES:
+        raise invalid_sql("a number in this place is not known", "write it another way")
+    return index, NUMBER_TYPES[kind]
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -261,7 +260,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     while place < len(text):
         found = _TOKEN.match(text, place)
         if found is None:
-            raise _unknown(text[place])
+            raise _unknown_sign(text[place])
         kind, word = str(found.lastgroup), found[str(found.lastgroup)]
         end, begin, place = before, place, found.end()
         before = kind, word
@@ -269,7 +268,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             continue
         touching = begin > 0 and end[0] not in ("", "space", "sign", "operator")
         if touching and kind in ("string", "name", "number", "quoted"):
-            raise refused(
+            raise invalid_sql(
                 f"{end[0]} and {kind} touch each other",
                 "put a space between, and write texts as 'text' alone, without E, U& or B",
             )
@@ -277,88 +276,92 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _operators(run: str) -> Iterator[tuple[str, str]]:
-    """Yield the operators of a run of signs, as PostgreSQL takes it: `<-1` is `<` and `-`."""
+    """Split a run of signs into operators, as PostgreSQL does: `<-1` is `<` and `-`."""
     rest = run.rstrip("+-") if run not in _OPERATORS else run
     if rest and rest not in _OPERATORS:
-        raise refused(f"the operator {run!r} is not known", "put spaces between operators")
+        raise invalid_sql(f"the operator {run!r} is not known", "put spaces between operators")
     if rest != run and set(rest) & set("~!@#%^&|?"):
-        raise refused(f"the operator {run!r} is not known", "put spaces between operators")
+        raise invalid_sql(f"the operator {run!r} is not known", "put spaces between operators")
     if rest:
         yield "operator", rest
     yield from (("operator", each) for each in run[len(rest) :])
 
 
-def _unknown(sign: str) -> Exception:
+def _unknown_sign(sign: str) -> Exception:
     if sign in "'\"/":
-        return refused("a quote or a comment is not closed", "close it; '' in a text is a quote")
+        return invalid_sql(
+            "a quote or a comment is not closed", "close it; '' in a text is a quote"
+        )
     if sign == "$":
-        return refused("'$' is used", "write values and texts out, as 'text'")
-    return refused(f"{sign!r} is not known here", "put names with it in double quotes")
+        return invalid_sql("'$' is used", "write values and texts out, as 'text'")
+    return invalid_sql(f"{sign!r} is not known here", "put names with it in double quotes")
 
 
 def _check_start(tokens: Sequence[tuple[str, str]]) -> None:
     if ("sign", ";") in tokens:
-        raise refused("there is more than one statement", "ask for one at a time")
+        raise invalid_sql("there is more than one statement", "ask for one at a time")
     words = [word.lower() for kind, word in tokens if (kind, word) != ("sign", "(")]
     if not words:
-        raise refused("there is no statement", "write a SELECT")
+        raise invalid_sql("there is no statement", "write a SELECT")
     if words[0] not in ("select", "with"):
-        raise refused(
+        raise invalid_sql(
             f"the statement begins with {words[0][:30]!r}",
             "write a SELECT; rows are changed with the other tools",
         )
 
 
 def _check_ends(tokens: Sequence[tuple[str, str]]) -> None:
-    """Check that nothing is left out after a comma or a word: a parser may pass over that."""
+    """Check that nothing is missing after a comma or a keyword: a parser may ignore that."""
     words = [word.lower() if kind in ("name", "sign") else "" for kind, word in tokens]
     for before, word, after in zip(["", *words], words, [*words[1:], ")"], strict=False):
         is_end = after in _AFTER or after in (")", "]")
         is_open = word == "," or word in _OPEN
         is_empty = (word, after) == ("(", ")") and before in _NEVER_EMPTY
         if (is_open and is_end and (word, after) != ("by", "all")) or is_empty:
-            raise refused(f"nothing stands between {word!r} and {after!r}", "write what is there")
+            raise invalid_sql(
+                f"nothing stands between {word!r} and {after!r}", "write what is there"
+            )
         if word == "over" and after != "(":
-            raise refused("OVER is without parentheses", "write OVER (...)")
+            raise invalid_sql("OVER is without parentheses", "write OVER (...)")
         if word == "[" and (before in ("", "(", ",", "[") or before in _AFTER or before in _OPEN):
-            raise refused("'[' begins a value", "write ARRAY[...]; names are in double quotes")
+            raise invalid_sql("'[' begins a value", "write ARRAY[...]; names are in double quotes")
 
 
 def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
-    """Check how deep brackets are, and that a parser need not try types in them over and over."""
+    """Check the depth of brackets, and that the parser does not try types in them repeatedly."""
     depth, square = 0, 0
     for n, (kind, word) in enumerate(tokens):
         if kind != "sign" or word not in "()[]":
             continue
         step = 1 if word in "([" else -1
         depth, square = depth + step, square + (step if word in "[]" else 0)
-        if depth > _DEEPEST or square > _DEEPEST_SQUARE:
-            raise refused("brackets are nested too deep", "use WITH for parts of the question")
+        if depth > _MAX_DEPTH or square > _MAX_SQUARE_DEPTH:
+            raise invalid_sql("brackets are nested too deep", "use WITH for parts of the question")
         before = tokens[n - 1] if n else ("", "")
         if step == 1 and before[0] == "name" and before[1].lower() in types:
             after = tokens[n + 1] if n + 1 < len(tokens) else ("", "")
             is_array = before[1].lower() == "array" and word == "["
             if after[0] != "number" and after != ("sign", "]") and not is_array:
-                raise refused(
+                raise invalid_sql(
                     f"{before[1]!r} is a type and no function",
                     "convert with CAST(x AS type), or put the name in double quotes",
                 )
 
 
 def _check_conversions(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
-    """Check that no `date '2026-05-01'::text` is there: a parser may convert the text first."""
+    """Refuse `date '2026-05-01'::text`: a parser may convert the text first."""
     for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
         name = before[1].lower()
         is_type = name == ")" or name in _ENDS_OF_TYPES or name in types
         if (word[0], after) == ("string", ("sign", "::")) and is_type and name != "interval":
-            raise refused(
+            raise invalid_sql(
                 f"it is not certain what is converted after {before[1]!r}",
                 "put it in parentheses: (DATE '2026-05-01')::text",
             )
 
 
 def _with_markers(tokens: Sequence[tuple[str, str]]) -> Shape:
-    """Return tokens as a text in which literals are markers."""
+    """Join tokens into a text with markers in place of literals."""
     literals: dict[tuple[str, str], int] = {}
     words = []
     for kind, word in tokens:
@@ -371,7 +374,7 @@ def _with_markers(tokens: Sequence[tuple[str, str]]) -> Shape:
         else:
             word = word.lower() if kind == "name" else word  # noqa: PLW2901
             # without a word before it, and without ON, a parser would take it for a comma
-            words += ["inner"] if word == "join" and words[-1:] not in _BEFORE_JOIN else []
+            words += ["inner"] if word == "join" and words[-1:] not in _JOIN_TYPES else []
             words.append(word)
     return Shape(" ".join(words), [word for _, word in literals])
 
@@ -382,10 +385,10 @@ def _kind_of(number: str) -> str:
     return next((kind for kind, most in _NUMBERS if int(number) < most), _NUMERIC)
 
 
-_MOST_NODES = 3_000
+_MAX_NODES = 3_000
 
 # functions that are called in a way of their own; of all others the name and arguments are read
-_OWN_WAYS = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
+_SPECIAL_SYNTAX = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 # how tightly operators bind, as PostgreSQL has it, and whether `a - b - c` is `(a - b) - c`
 _BINDING: Mapping[str, tuple[int, bool]] = {
@@ -447,30 +450,32 @@ def type_words() -> frozenset[str]:
 
 
 def parse_shape(shape: Shape) -> exp.Expression:
-    """Return the tree of a shape.
+    """Parse a shape into sqlglot's tree.
 
     Raises:
-        ToolError: it is no SQL, or not one statement, or binds otherwise than in PostgreSQL.
+        ToolError: it is not SQL, not one statement, or binds differently than in PostgreSQL.
     """
     dialect = Postgres()
     parser: Any = dialect.parser()
     # as they are written: sqlglot would make one function of many, by what it knows of dialects
     parser.FUNCTIONS = {}
     parser.LAMBDAS = {}
-    parser.FUNCTION_PARSERS = {name: parser.FUNCTION_PARSERS[name] for name in _OWN_WAYS}
+    parser.FUNCTION_PARSERS = {name: parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
     try:
         trees = parser.parse(dialect.tokenize(shape.text), shape.text)
     except Exception:  # noqa: BLE001  # whatever it stumbles over, it is no SELECT that is known
-        raise refused("it cannot be read as SQL", "check its brackets, commas and words") from None
+        raise invalid_sql(
+            "it cannot be read as SQL", "check its brackets, commas and words"
+        ) from None
     if len(trees) != 1 or trees[0] is None:
-        raise refused("there is more than one statement", "ask for one at a time")
+        raise invalid_sql("there is more than one statement", "ask for one at a time")
     tree: exp.Expression = trees[0]
     _check(tree)
     return tree
 
 
 def parts(node: exp.Expression, *names: str) -> list[Any]:
-    """Return arguments of a node, which has no others.
+    """Return arguments of a node, and check that it has no others.
 
     Raises:
         ToolError: it has.
@@ -486,7 +491,7 @@ def parts(node: exp.Expression, *names: str) -> list[Any]:
 
 
 def describe_node(node: exp.Expression) -> str:
-    """Return what a node is called in an error."""
+    """Return the name of a node for an error."""
     kind = type(node).__name__
     return _WORDS.get(kind) or kind.upper()
 
@@ -494,20 +499,22 @@ def describe_node(node: exp.Expression) -> str:
 def _check(tree: exp.Expression) -> None:
     """Check the size of a tree, and that PostgreSQL would read its text in the same way.
 
-    Parsers that differ in how tightly operators bind make other trees of one text.
+    Parsers that differ in operator precedence build different trees from one text.
     """
     for n, node in enumerate(tree.walk()):
-        if n > _MOST_NODES:
-            raise refused("the statement is too large", "ask for less at once")
+        if n > _MAX_NODES:
+            raise invalid_sql("the statement is too large", "ask for less at once")
         own = _BINDING.get(type(node).__name__)
         if own is None:
             continue
         operands = _operands(node)
         if isinstance(node, exp.Bracket) and isinstance(node.this, exp.Cast):
-            raise refused("'[...]' stands behind a type", "put what is converted in parentheses")
+            raise invalid_sql(
+                "'[...]' stands behind a type", "put what is converted in parentheses"
+            )
         for place, operand in enumerate(operands):
             if not _binds(operand, own, is_first=place == 0 and not isinstance(node, exp.Unary)):
-                raise refused(
+                raise invalid_sql(
                     f"it is not certain what belongs together around {describe_node(operand)}",
                     "put it in parentheses",
                 )

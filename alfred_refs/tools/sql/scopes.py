@@ -69,14 +69,14 @@ from sqlalchemy.types import NullType, TypeEngine
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping.columns import values_of
 from alfred_refs.mapping.key_columns import KeyColumn
-from alfred_refs.tools.errors import no_sql
-from alfred_refs.tools.sql.parsing import raw_key, refused, unknown_name
+from alfred_refs.tools.errors import invalid_sql, no_sql
+from alfred_refs.tools.sql.parsing import raw_key, unknown_name
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_value
 
 _Type = TypeEngine[Any]
 
 # sqlglot's name -> the type, made of the numbers behind it
-_NAMED: Mapping[str, tuple[int, Callable[..., _Type]]] = {
+_TYPES_BY_NAME: Mapping[str, tuple[int, Callable[..., _Type]]] = {
     "BOOLEAN": (0, Boolean),
     "SMALLINT": (0, SmallInteger),
     "INT": (0, Integer),
@@ -105,19 +105,19 @@ SHORT: Mapping[str, str] = {
     "FLOAT": "float4",
     "DOUBLE": "float8",
 }
-"""What PostgreSQL calls types that have another name in SQL."""
+"""PostgreSQL's internal names of types that have another name in SQL."""
 
 NAMES = (
     "boolean, smallint, integer, bigint, numeric, real, double precision, text, varchar, date, "
     "time, timestamp, timestamptz, interval, uuid, json, jsonb, or one of these with []"
 )
-"""The types, as a model is told of them."""
+"""The types, as errors list them."""
 
 # those that take in what is before them, of numbers and of times
 _WIDTHS = (BigInteger, DateTime, Numeric, Float)
 
 # the first that fits -> what a text beside such a column is read as
-_PLAIN: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
+_PLAIN_TYPES: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
     (Enum, lambda type_: type_ if type_.native_enum else Text()),
     (String, lambda _: Text()),
     (Float, lambda type_: type_),
@@ -130,16 +130,15 @@ _PLAIN: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
 
 
 def named_type(name: str, sizes: Sequence[int]) -> _Type | None:
-    """Return the type of a name, `None` if there is none to use."""
-    most, make = _NAMED.get(name, (0, None))
+    """Return the type of a name; `None` if there is none to use."""
+    most, make = _TYPES_BY_NAME.get(name, (0, None))
     return None if make is None or len(sizes) > most else make(*sizes)
 
 
 def width(type_: _Type) -> int:
-    """Return how much a type has room for, beside others of its kind that it may stand with.
+    """Return the rank of a type among those that PostgreSQL resolves to a common one.
 
-    PostgreSQL makes of several the widest: of integers and numeric numeric, of dates and
-    timestamps timestamps.
+    Of integers and numeric it chooses numeric, of dates and timestamps timestamp.
     """
     found = (n for n, class_ in enumerate(_WIDTHS, start=1) if isinstance(type_, class_))
     has_zone = isinstance(type_, DateTime) and type_.timezone
@@ -147,8 +146,8 @@ def width(type_: _Type) -> int:
 
 
 def plain(type_: _Type) -> _Type:
-    """Return the type that a text beside values of another is read as."""
-    for class_, make in _PLAIN:
+    """Return the type that a text next to values of a type is read as."""
+    for class_, make in _PLAIN_TYPES:
         if isinstance(type_, class_):
             return make(type_)
     return type_
@@ -169,23 +168,22 @@ TYPES: Mapping[str, TypeEngine[Any]] = {
     "jsonb": JSONB(),
     "texts": ARRAY(Text()),
 }
-"""Types by the words of the tables below."""
+"""Types by the words of the function table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function.
+    """The signature of a function.
 
     Attributes:
-        takes: of each argument a word: of `TYPES`, "any", "number", "time", "array", or "same" for
-            those that are of one type with each other.
-        fewest: how many are needed.
-        gives: a word of `TYPES`; or of all arguments the widest type ("common"); or of the first
-            its type ("same"), that of an item of
-            it, that of a list of it, or that of a sum, a mean or a part of it.
-        repeats: whether the last argument may stand any number of times.
-        keys: whether it hands keys on, or counts them.
-        kind: "plain", "aggregate", "ordered", "window" or "rows": where it may stand.
+        takes: a word for each argument: one of `TYPES`, "any", "number", "time", "array", or
+            "same" for arguments that have a common type.
+        fewest: how many arguments are required.
+        gives: a word of `TYPES`; "common": the common type of all arguments; or relative to the
+            first argument: "same", "item", "array", "sum", "avg", "round", "trunc".
+        repeats: whether the last argument may be repeated.
+        keys: whether it passes keys on, or counts them.
+        kind: "plain", "aggregate", "ordered", "window" or "rows": where it may be used.
     """
 
     takes: tuple[str, ...]
@@ -196,8 +194,8 @@ class Function:
     kind: str = "plain"
 
 
-def _of(line: str, kind: str = "plain", *, keys: bool = False) -> dict[str, Function]:
-    """Return functions by a line: `name, name: takes takes? takes... -> gives`."""
+def _parse_signature(line: str, kind: str = "plain", *, keys: bool = False) -> dict[str, Function]:
+    """Parse a line of the table: `name, name: takes takes? takes... -> gives`."""
     names, _, rest = line.partition(":")
     taken, _, gives = rest.partition("->")
     words = taken.split()
@@ -208,7 +206,7 @@ def _of(line: str, kind: str = "plain", *, keys: bool = False) -> dict[str, Func
     return {name.strip(): made for name in names.split(",")}
 
 
-def _table() -> dict[str, Function]:
+def _functions() -> dict[str, Function]:
     found: dict[str, Function] = {}
     for line in (
         "lower, upper, initcap, reverse: text -> text",
@@ -248,7 +246,7 @@ def _table() -> dict[str, Function]:
         "jsonb_extract_path_text: jsonb text... -> text",
         "json_extract_path_text: json text... -> text",
     ):
-        found |= _of(line)
+        found |= _parse_signature(line)
     for line in (
         "coalesce: same... -> common",
         "nullif: same same -> same",
@@ -256,7 +254,7 @@ def _table() -> dict[str, Function]:
         "array_length: array int -> int",
         "greatest, least: same... -> common",
     ):
-        found |= _of(line, keys=True)
+        found |= _parse_signature(line, keys=True)
     for line in (
         "sum: number -> sum",
         "avg: number -> avg",
@@ -265,42 +263,39 @@ def _table() -> dict[str, Function]:
         "string_agg: text text -> text",
         "bool_and, bool_or, every: bool -> bool",
     ):
-        found |= _of(line, "aggregate")
-    found |= _of("percentile_cont, percentile_disc: numeric -> ordered", "ordered")
-    found |= _of("mode: -> ordered", "ordered")
+        found |= _parse_signature(line, "aggregate")
+    found |= _parse_signature("percentile_cont, percentile_disc: numeric -> ordered", "ordered")
+    found |= _parse_signature("mode: -> ordered", "ordered")
     for line in ("count: any? -> bigint", "min, max: any -> same", "array_agg: any -> array"):
-        found |= _of(line, "aggregate", keys=True)
+        found |= _parse_signature(line, "aggregate", keys=True)
     for line in ("row_number, rank, dense_rank: -> bigint", "ntile: int -> int"):
-        found |= _of(line, "window")
-    found |= _of("percent_rank, cume_dist: -> double", "window")
+        found |= _parse_signature(line, "window")
+    found |= _parse_signature("percent_rank, cume_dist: -> double", "window")
     for line in (
         "lag, lead: same int? same? -> common",
         "first_value, last_value: any -> same",
         "nth_value: any int -> same",
     ):
-        found |= _of(line, "window", keys=True)
-    found |= _of("unnest: array -> item", "rows", keys=True)
+        found |= _parse_signature(line, "window", keys=True)
+    found |= _parse_signature("unnest: array -> item", "rows", keys=True)
     return found
 
 
-FUNCTIONS: Mapping[str, Function] = _table()
-"""The functions, by name."""
+FUNCTIONS: Mapping[str, Function] = _functions()
+"""The functions that a statement may call, by name."""
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_TAKEN = {*TYPES, "any", "number", "time", "array"}
+_ARGUMENT_TYPES = {*TYPES, "any", "number", "time", "array"}
 
 
 def with_own(own: Mapping[str, str]) -> Mapping[str, Function]:
-    """Return all functions, those of an application among them.
+    """Return the functions with those of an application added.
 
-    They take data, and give data: no key goes in. That each is immutable, and makes little of
-    much, is the application's word.
-
-    >>> with_own({"similarity": "text text -> double"})["similarity"].gives
-    'double'
+    They take and return data, never keys. The application guarantees that each is immutable and
+    does not return much more than it is given.
 
     Raises:
-        SetupError: a name is taken or is none, or it is not said what it takes and gives.
+        SetupError: a name is taken or invalid, or a signature cannot be parsed.
     """
     found = dict(FUNCTIONS)
     for name, signature in own.items():
@@ -309,8 +304,12 @@ def with_own(own: Mapping[str, str]) -> Mapping[str, Function]:
                 f"a function of SQL cannot be called {name!r}",
                 "give the name of a function in the database, in small letters, that is not known",
             )
-        made = _of(f"{name}: {signature}")[name]
-        if "->" not in signature or made.gives not in TYPES or not {*made.takes} <= _TAKEN:
+        made = _parse_signature(f"{name}: {signature}")[name]
+        if (
+            "->" not in signature
+            or made.gives not in TYPES
+            or not {*made.takes} <= _ARGUMENT_TYPES
+        ):
             raise SetupError(
                 f"the function {name!r} of SQL is said to be {signature!r}",
                 f"say what it takes and gives, as 'text text -> double': {', '.join(TYPES)}; it "
@@ -321,7 +320,7 @@ def with_own(own: Mapping[str, str]) -> Mapping[str, Function]:
 
 
 UNNAMED = "?column?"
-"""What PostgreSQL calls what has no name."""
+"""PostgreSQL's name for an expression without one."""
 
 _NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
     "integer": (Integer(), int),
@@ -332,17 +331,17 @@ _NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value.
+    """One typed expression.
 
     Attributes:
-        element: what SQLAlchemy has of it; `None` for a text of no type yet.
-        name: what PostgreSQL calls it where it is selected.
-        key: whose keys it has; `None` for data.
-        column: of a table, where it is that and nothing else.
-        literal: which text it is, if it is one of no type yet.
-        number: which number it is, if it is one.
-        weak: whether a conversion or a CASE around it has a name of its own; `None` for those
-            that have no name.
+        element: SQLAlchemy's; `None` for a text without a type yet.
+        name: PostgreSQL's name for it as a selected column.
+        key: the keys that it holds; `None` for data.
+        column: the column of a table, if it is just that.
+        literal: which literal it is, if it is a text without a type yet.
+        number: which literal it is, if it is a number.
+        weak: whether a CAST or a CASE around it gets a name of its own; `None` if that depends on
+            whether it has a name.
     """
 
     element: Any
@@ -355,27 +354,27 @@ class Value:
 
     @property
     def is_weak(self) -> bool:
-        """Whether a conversion or a CASE around it has a name of its own, as in PostgreSQL."""
+        """Whether a CAST or a CASE around it gets a name of its own, as in PostgreSQL."""
         return self.name == UNNAMED if self.weak is None else self.weak
 
     @property
     def is_null(self) -> bool:
-        """Whether it is NULL, written out."""
+        """Whether it is a literal NULL."""
         return isinstance(self.element, Null)
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes the type of what it stands beside."""
+        """Whether it takes the type of the values next to it."""
         return self.literal is not None or self.is_null
 
     @property
     def type(self) -> TypeEngine[Any]:
-        """Its SQL type."""
+        """Its SQLAlchemy type."""
         return NullType() if self.element is None else self.element.type
 
     @property
     def is_sealed(self) -> bool:
-        """Whether it is shown as a whole or not at all: it may have keys inside, or is raw."""
+        """Whether it can only be selected as a whole: it may contain keys, or is raw data."""
         if self.column is None:
             return False
         return bool(self.column.places) or self.column.values.family == "opaque"
@@ -383,12 +382,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a literal is sent as.
+    """The parameter that a literal is sent as.
 
     Attributes:
         literal: which one.
-        convert: makes a value of its text.
-        is_key: whether it names rows.
+        convert: makes its value from the literal's text.
+        is_key: whether it is a ref.
     """
 
     literal: int
@@ -398,12 +397,12 @@ class Parameter:
 
 @dataclass(slots=True)
 class Literals:
-    """The literals of one statement, and what became of each.
+    """The literals of one statement and their parameters.
 
     Attributes:
-        texts: what they are.
+        texts: of the literals.
         parameters: by name, those that are sent.
-        fixed: those that the statement itself depends on.
+        fixed: the literals that the statement itself depends on.
     """
 
     texts: Sequence[str]
@@ -411,39 +410,39 @@ class Literals:
     fixed: set[int] = field(default_factory=set)
 
     def fix(self, literal: int) -> str:
-        """Return a literal that the statement is made by."""
+        """Return the text of a literal, and make the statement depend on it."""
         self.fixed.add(literal)
         return self.texts[literal]
 
     def number(self, literal: int, kind: str) -> Value:
-        """Return a number."""
+        """Return a number as a parameter."""
         type_, convert = _NUMBERS[kind]
-        return Value(self._sent("n", literal, type_, convert), number=literal)
+        return Value(self._parameter("n", literal, type_, convert), number=literal)
 
     def text(self, value: Value, type_: TypeEngine[Any] | None = None) -> ColumnElement[Any]:
-        """Return a value, as a text of a type where it has none."""
+        """Return the element of a value; an untyped text becomes a parameter of a type."""
         if value.literal is None:
             return value.element  # type: ignore[no-any-return]
         if isinstance(type_, TypeDecorator):
             accept = values_of(type_, None).accept
             convert = lambda text: accept_value(accept, "a text in the statement", text)  # noqa: E731
             name = f"d{len(self.parameters)}_"
-            return self._sent(name, value.literal, type_, convert)
-        sent = self._sent("t", value.literal, Text(), str)
+            return self._parameter(name, value.literal, type_, convert)
+        sent = self._parameter("t", value.literal, Text(), str)
         cast_to = plain(type_) if type_ is not None else None
         return sent if cast_to is None or isinstance(cast_to, Text) else cast(sent, cast_to)
 
     def ref(self, value: Value, like: Value) -> ColumnElement[Any]:
-        """Return a text as a ref: the session knows which key it names."""
+        """Return the element of a value; an untyped text becomes a ref for the session."""
         if value.literal is None:
             return value.element  # type: ignore[no-any-return]
         key = like.key
         # one name wherever it stands beside such keys: PostgreSQL compares expressions by it
         space = "" if key is None else re.sub(r"\W", "_", key.space)
         name = f"k_{space}_{type(like.type).__name__}_"
-        return self._sent(name, value.literal, like.type, str, is_key=True)
+        return self._parameter(name, value.literal, like.type, str, is_key=True)
 
-    def _sent(
+    def _parameter(
         self,
         name: str,
         literal: int,
@@ -457,29 +456,29 @@ class Literals:
         return bindparam(name, type_=type_)
 
 
-def data(value: Value, what: str) -> Value:
-    """Return a value that is computed with.
+def require_data(value: Value, what: str) -> Value:
+    """Return a value to compute with.
 
     Raises:
-        ToolError: it is a key, or may have keys in it.
+        ToolError: it is a key, or may contain keys.
     """
     if value.key is not None:
-        raise refused(
+        raise invalid_sql(
             f"{what} is made of a ref ({value.name!r})",
             "refs are selected, counted, grouped by and compared with refs of their table; for a "
             "list of them use array_agg",
         )
-    return inspectable(value, what)
+    return require_inspectable(value, what)
 
 
-def inspectable(value: Value, what: str) -> Value:
-    """Return a value that is looked into, if only to compare it.
+def require_inspectable(value: Value, what: str) -> Value:
+    """Return a value to compare or sort by.
 
     Raises:
-        ToolError: it may have keys in it.
+        ToolError: it may contain keys.
     """
     if value.is_sealed:
-        raise refused(
+        raise invalid_sql(
             f"{what} is made of {value.name!r}, which is shown as a whole only",
             "select it as it is, or leave it out",
         )
@@ -489,16 +488,16 @@ def inspectable(value: Value, what: str) -> Value:
 def unify_values(
     values: Sequence[Value], literals: Literals, what: str, *, by_first: bool = False
 ) -> list[Value]:
-    """Return values that are compared or chosen from: of one type, and keys of one table.
+    """Return values of one type, or keys of one table: to compare or choose from.
 
     Args:
-        values: of which texts get the type of the others.
+        values: untyped texts among them get the type of the others.
         literals: of the statement.
-        what: is done with them, for errors.
-        by_first: whether that is the type of the first, which the others are compared with.
+        what: the construct, for errors.
+        by_first: whether the first value decides the type; otherwise the widest does.
 
     Raises:
-        ToolError: they are of several.
+        ToolError: they are of several kinds.
     """
     typed = [each for each in values if not each.is_open]
     keys = [each for each in typed if each.key is not None]
@@ -512,7 +511,7 @@ def unify_values(
             for each in values
         ]
     for each in values:
-        inspectable(each, what)
+        require_inspectable(each, what)
     types = [each.type for each in typed if not isinstance(each.type, NullType)]
     type_ = (types[0] if by_first else max(types, key=width)) if types else None
     return [
@@ -524,7 +523,7 @@ def unify_values(
 
 
 def widest(values: Sequence[Value]) -> Value:
-    """Return which of several values that are alike has the type that PostgreSQL gives to all."""
+    """Return the value whose type PostgreSQL chooses for all."""
     typed = [each for each in values if not each.is_open]
     return max(typed or values, key=lambda each: width(each.type))
 
@@ -535,7 +534,7 @@ def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:
         if each.number is not None and like.key is not None:
             raise raw_key(like.key.entity)
         if each.key is None:
-            raise refused(
+            raise invalid_sql(
                 f"{what} has a ref ({like.name!r}) beside data ({each.name!r})",
                 f"compare refs with refs, as '{entity}_1' in quotes, and data with data",
             )
@@ -543,14 +542,14 @@ def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:
             like.key.space,
             like.key.array,
         ):
-            raise refused(
+            raise invalid_sql(
                 f"{what} has refs of {like.key.entity!r} beside refs of {each.key.entity!r}",
                 "join tables by the columns that refer to each other",
             )
 
 
 def item_key(key: KeyColumn | None) -> KeyColumn | None:
-    """Return the keys of a list, one by one."""
+    """Return the keys of a list's items."""
     return None if key is None else replace(key, array=False)
 
 
@@ -566,13 +565,13 @@ def list_type(type_: TypeEngine[Any]) -> ARRAY[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT or a union of such, as it is built.
+    """A SELECT or a union that was built.
 
     Attributes:
-        statement: of SQLAlchemy's, with columns c1, c2 and so on.
-        values: what they are, by the names that a model knows them by.
-        is_ended: whether it has an order or a limit of its own.
-        limit: the literal that says how many rows it has at most.
+        statement: SQLAlchemy's, with columns c1, c2 and so on.
+        values: its columns, with the model's names.
+        is_ended: whether it has an ORDER BY, LIMIT or OFFSET.
+        limit: which literal is its LIMIT.
     """
 
     statement: Any
@@ -580,20 +579,20 @@ class Query:
     is_ended: bool = False
     limit: int | None = None
 
-    def called(self, names: Sequence[str], name: str) -> Query:
+    def with_names(self, names: Sequence[str], name: str) -> Query:
         """Return the same rows, with other names for the first columns.
 
         Raises:
             ToolError: there are more names than columns.
         """
         if len(names) > len(self.values):
-            raise refused(f"{name!r} has more names than columns", "give each column one name")
+            raise invalid_sql(f"{name!r} has more names than columns", "give each column one name")
         first = [
             replace(value, name=each) for value, each in zip(self.values, names, strict=False)
         ]
         return replace(self, values=[*first, *self.values[len(names) :]])
 
-    def of(self, from_: FromClause) -> list[Value]:
+    def columns_in(self, from_: FromClause) -> list[Value]:
         """Return its columns where it stands in a FROM."""
         return [
             replace(each, element=from_.c[f"c{n}"], literal=None, number=None, weak=False)
@@ -603,18 +602,18 @@ class Query:
 
 @dataclass(slots=True)
 class Building:
-    """One statement that is being built.
+    """The state of one statement that is being built.
 
     Attributes:
         tables: what a model may use.
-        closed: names of those of which no SQL is answered.
+        closed: names of tables that SQL may not read.
         literals: of the text.
-        named: all names in the text, or `None` where all columns are wanted.
-        is_fenced: whether rows of others are in the tables.
-        query: builds the SELECT that a node is, inside of a scope.
-        makers: by the class of a node, what builds an expression of it.
+        named: all names in the text; `None` if `*` selects all columns.
+        is_fenced: whether the tables contain rows of other owners.
+        query: builds a SELECT from a node, in a scope.
+        makers: builders of expressions, by node class.
         functions: that may be called, by name.
-        names: what is sent for a name, with the name.
+        names: the aliases that are sent -> the model's names.
     """
 
     tables: ToolTables
@@ -629,13 +628,13 @@ class Building:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def alias(self, prefix: str, name: str) -> str:
-        """Return a name to send for one of the model's."""
+        """Return an alias to send for a name of the model's."""
         sent = f"_{prefix}{next(self._numbers)}"
         self.names[sent] = name
         return sent
 
     def table(self, table: ToolTable, name: str) -> Source:
-        """Return a table in a FROM."""
+        """Return a table in FROM."""
         columns = [each for each in table.columns.values() if self._is_wanted(each.name)]
         columns = columns or list(table.columns.values())[:1]
         attributes = [
@@ -655,13 +654,13 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What has a name in a FROM.
+    """A named item of FROM.
 
     Attributes:
-        name: that a model knows it by.
+        name: the model's.
         values: its columns.
-        from_: what SQLAlchemy has of it.
-        others: names of columns that it would have too, if the statement named them.
+        from_: SQLAlchemy's.
+        others: all column names of a table, also those that the statement does not use.
     """
 
     name: str
@@ -671,7 +670,7 @@ class Source:
 
     @property
     def names(self) -> list[str]:
-        """What its columns are called."""
+        """The names of its columns."""
         return [*self.others] or [value.name for value in self.values]
 
 
@@ -680,8 +679,8 @@ class Part:
     """A part of WITH.
 
     Attributes:
-        query: what it is.
-        cte: what SQLAlchemy has of it.
+        query: its SELECT.
+        cte: SQLAlchemy's CTE.
     """
 
     query: Query
@@ -690,15 +689,15 @@ class Part:
 
 @dataclass(slots=True)
 class Scope:
-    """What the names in one SELECT mean.
+    """The names in one SELECT.
 
     Attributes:
         building: the statement.
-        outer: the scope around it.
+        outer: the scope of the outer SELECT.
         parts: of WITH, by name.
-        sources: in its FROM, by the order there.
+        sources: in FROM, in order.
         columns: that may be named without their table.
-        subqueries: in its expressions, by their nodes.
+        subqueries: in its expressions, by node.
     """
 
     building: Building
@@ -709,15 +708,15 @@ class Scope:
     subqueries: dict[Any, Query] = field(default_factory=dict)
 
     def inner(self) -> Scope:
-        """Return the scope of a SELECT inside of this one."""
+        """Return the scope of a subquery."""
         return Scope(self.building, self)
 
     def around(self) -> Scope:
-        """Return the scope of a SELECT in the FROM of this one, which sees nothing beside it."""
+        """Return the scope of a subquery in FROM, which does not see the other items there."""
         return Scope(self.building, self.outer, dict(self.all_parts()))
 
     def all_parts(self) -> Mapping[str, Part]:
-        """Return the parts of WITH that may be named."""
+        """Return the parts of WITH that may be named here."""
         return {**(self.outer.all_parts() if self.outer else {}), **self.parts}
 
     def relation(self, name: str, alias: str) -> Source:
@@ -729,7 +728,7 @@ class Scope:
         part = self.all_parts().get(name)
         if part is not None:
             from_ = part.cte.alias(self.building.alias("t", alias))
-            return Source(alias, part.query.of(from_), from_)
+            return Source(alias, part.query.columns_in(from_), from_)
         tables = {each.name: each for each in self.building.tables}
         found = _by_name(tables, name)
         if found is None:
@@ -740,7 +739,7 @@ class Scope:
         return self.building.table(found, alias)
 
     def column(self, table: str | None, name: str) -> Value:
-        """Return the column that a name means, in this scope or the nearest around it.
+        """Return the column that a name means, in this scope or the nearest outer one.
 
         Raises:
             ToolError: there is none, or there are several.
@@ -749,7 +748,9 @@ class Scope:
         while scope is not None:
             found = scope._own(table, name)  # noqa: SLF001
             if len(found) > 1:
-                raise refused(f"{name!r} is in several tables", "put the table's name before it")
+                raise invalid_sql(
+                    f"{name!r} is in several tables", "put the table's name before it"
+                )
             if found:
                 return found[0]
             if table is not None and table in (each.name for each in scope.sources):
@@ -770,7 +771,7 @@ class Scope:
         return [each for s in self.sources if s.name == table for each in s.values]
 
     def star(self, table: str | None) -> list[Value]:
-        """Return the columns that `*` means.
+        """Return the columns that `*` selects.
 
         Raises:
             ToolError: there is no such table in FROM.
@@ -787,12 +788,12 @@ class Scope:
                 return self._unknown_table(table)
             return unknown_name("column", f"{table}.{name}", named[0].names)
         if name in (each.name for each in sources):
-            return refused(f"{name!r} is a whole row", "name the columns that you want")
+            return invalid_sql(f"{name!r} is a whole row", "name the columns that you want")
         return unknown_name("column", name, (each for source in sources for each in source.names))
 
     def _unknown_table(self, table: str | None) -> Exception:
         if table is None:
-            return refused("'*' is selected without FROM", "name a table in FROM")
+            return invalid_sql("'*' is selected without FROM", "name a table in FROM")
         names = [source.name for scope in self._scopes() for source in scope.sources]
         return unknown_name("table in FROM by the name", table, names)
 
@@ -804,12 +805,12 @@ class Scope:
 
 
 def _materialize(rows: Select[Any]) -> Select[Any]:
-    """Return rows that PostgreSQL makes before it looks at any condition on them."""
+    """Return a subquery that PostgreSQL evaluates before conditions on its rows."""
     return rows.offset(0)
 
 
 def _by_name(tables: Mapping[str, ToolTable], name: str) -> ToolTable | None:
-    """Return the table of a name, which PostgreSQL would have folded."""
+    """Return the table of a name that PostgreSQL would fold to lower case."""
     if name in tables:
         return tables[name]
     folded = [table for each, table in tables.items() if each.lower() == name]

@@ -46,6 +46,7 @@ from sqlalchemy import (
 from sqlglot import expressions as exp
 
 from alfred_refs import sqla
+from alfred_refs.tools.errors import invalid_sql
 from alfred_refs.tools.sql import (
     calls,
     calls as windows,
@@ -63,14 +64,14 @@ from alfred_refs.tools.sql.expressions import (
     name_of,
     value_of,
 )
-from alfred_refs.tools.sql.parsing import describe_node, parts, refused, unsupported
+from alfred_refs.tools.sql.parsing import describe_node, parts, unsupported
 from alfred_refs.tools.sql.scopes import (
     Part,
     Query,
     Scope,
     Source,
     Value,
-    inspectable,
+    require_inspectable,
     unify_values,
     widest,
     width,
@@ -82,9 +83,9 @@ class _Rows:
     """A table, or what has been joined so far.
 
     Attributes:
-        from_: what SQLAlchemy has of it.
-        sources: whose columns may be named with their table.
-        columns: those that may be named without, in the order of `*`.
+        from_: SQLAlchemy's FROM clause.
+        sources: items whose columns may be named with their table.
+        columns: columns that may be named without, in the order of `*`.
     """
 
     from_: FromClause
@@ -92,7 +93,7 @@ class _Rows:
     columns: Sequence[Value]
 
     def named(self, name: str) -> Value:
-        """Return the column of a name.
+        """Return the column of a name for USING.
 
         Raises:
             ToolError: there is none, or there are several.
@@ -100,24 +101,24 @@ class _Rows:
         found = [each for each in self.columns if each.name == name]
         if len(found) != 1:
             many = "several tables" if found else "none of the tables"
-            raise refused(f"USING names {name!r}, which is in {many} there", "use ON")
+            raise invalid_sql(f"USING names {name!r}, which is in {many} there", "use ON")
         return found[0]
 
 
 def build_from(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
-    """Return a FROM, and take what is in it into a scope.
+    """Build a FROM, and add its items to the scope.
 
     Raises:
-        ToolError: it has what is not known here.
+        ToolError: it has a construct without a builder.
     """
     (first,) = parts(from_, "this")
-    groups = [_item(first, scope)]
+    groups = [_from_item(first, scope)]
     for join in joins:
         if any(join.args.get(each) for each in ("side", "kind", "method", "on", "using")):
             groups[-1] = _join(groups[-1], join, scope)
         else:  # a comma: what is before it is not seen by later ON
             (item,) = parts(join, "this")
-            groups.append(_item(item, scope))
+            groups.append(_from_item(item, scope))
     scope.columns = [each for group in groups for each in group.columns]
     last, *others = (group.from_ for group in reversed(groups))
     for each in others:
@@ -125,7 +126,7 @@ def build_from(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
     return last
 
 
-def _item(node: Any, scope: Scope) -> _Rows:
+def _from_item(node: Any, scope: Scope) -> _Rows:
     if isinstance(node, exp.Table):
         return _table(node, scope)
     if not isinstance(node, exp.Subquery):
@@ -142,7 +143,7 @@ def _item(node: Any, scope: Scope) -> _Rows:
         name = scope.building.alias("n", "a subquery")  # PostgreSQL 16 takes it without
     query = scope.building.query(this, scope.around())
     from_ = query.statement.subquery(scope.building.alias("t", name))
-    return _add_source(Source(name, query.called(names, name).of(from_), from_), scope)
+    return _add_source(Source(name, query.with_names(names, name).columns_in(from_), from_), scope)
 
 
 def _table(node: Any, scope: Scope) -> _Rows:
@@ -168,7 +169,7 @@ def _alias(node: Any) -> tuple[str, list[str]]:
 
 def _add_source(source: Source, scope: Scope) -> _Rows:
     if source.name in (each.name for each in scope.sources):
-        raise refused(f"{source.name!r} is twice in FROM", "give each a name, with AS")
+        raise invalid_sql(f"{source.name!r} is twice in FROM", "give each a name, with AS")
     scope.sources.append(source)
     alias: Any = source.from_
     names = {f"{alias.name}.c{n}": each.name for n, each in enumerate(source.values, start=1)}
@@ -183,7 +184,7 @@ def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
     side, kind, method = (str(each or "").upper() for each in (side, kind, method))
     if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
         raise unsupported(f"{side} {kind} JOIN".strip())
-    right = _item(this, scope)
+    right = _from_item(this, scope)
     if method not in ("", "NATURAL"):
         raise unsupported(f"{method} JOIN")
     sources, columns = [*left.sources, *right.sources], [*left.columns, *right.columns]
@@ -192,7 +193,7 @@ def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
         pairs = [_pair(name, left, right, scope) for name in names]
         condition = and_(*(one.element == other.element for one, other in pairs))
         rest = [each for each in columns if each.name not in names]
-        columns = [*(_one(one, other, side) for one, other in pairs), *rest]
+        columns = [*(_merged_column(one, other, side) for one, other in pairs), *rest]
     elif on is not None:
         condition = condition_of(
             on, Scope(scope.building, scope.outer, scope.parts, sources, columns)
@@ -200,7 +201,7 @@ def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
     elif kind == "CROSS" or method:
         condition = true()
     else:
-        raise refused("a JOIN has no ON", "say ON which rows belong together, or CROSS JOIN")
+        raise invalid_sql("a JOIN has no ON", "say ON which rows belong together, or CROSS JOIN")
     if side == "RIGHT":
         from_ = right.from_.outerjoin(left.from_, condition)
     else:
@@ -220,22 +221,22 @@ def _in_common(left: _Rows, right: _Rows) -> list[str]:
 
 
 def _pair(name: str, left: _Rows, right: _Rows, scope: Scope) -> Sequence[Value]:
-    """Return the columns of a name on both sides, which are compared."""
+    """Return the columns of a name on both sides of a join, to compare."""
     both = [left.named(name), right.named(name)]
     return unify_values(both, scope.building.literals, f"USING ({name})")
 
 
-def _one(left: Value, right: Value, side: str) -> Value:
-    """Return the column that two are from then on."""
+def _merged_column(left: Value, right: Value, side: str) -> Value:
+    """Return the column that USING makes of two."""
     if side == "FULL":
         return replace(left, element=func.coalesce(left.element, right.element), column=None)
     return right if side == "RIGHT" else left
 
 
 CLAUSES = ("with_", "order", "limit", "offset")
-"""What SELECTs and unions have alike."""
+"""The clauses that SELECTs and unions share."""
 
-_UNITING: Mapping[tuple[str, bool], Callable[..., Any]] = {
+_SET_OPERATIONS: Mapping[tuple[str, bool], Callable[..., Any]] = {
     ("Union", True): union,
     ("Union", False): union_all,
     ("Intersect", True): intersect,
@@ -246,7 +247,7 @@ _UNITING: Mapping[tuple[str, bool], Callable[..., Any]] = {
 
 
 def with_parts(node: Any, scope: Scope) -> Scope:
-    """Take the parts of a WITH into a scope, and return it."""
+    """Add the parts of a WITH to a scope, and return it."""
     with_ = node.args.get("with_")
     if with_ is None:
         return scope
@@ -256,31 +257,31 @@ def with_parts(node: Any, scope: Scope) -> Scope:
         name_node, columns = parts(alias, "this", "columns")
         name, names = name_of(name_node), [name_of(column) for column in columns or ()]
         if name in scope.parts:
-            raise refused(f"WITH has two parts {name!r}", "give them names of their own")
-        make = _recursive if recursive and _names(this, name) else _part
+            raise invalid_sql(f"WITH has two parts {name!r}", "give them names of their own")
+        make = _recursive if recursive and _names_itself(this, name) else _part
         scope.parts[name] = make(this, name, names, scope)
     return scope
 
 
-def _names(node: Any, name: str) -> bool:
-    """Tell whether a part of WITH names itself."""
+def _names_itself(node: Any, name: str) -> bool:
+    """Return whether a part of WITH names itself."""
     return any(each.name == name for each in node.find_all(exp.Table))
 
 
 def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
-    query = scope.building.query(node, scope.inner()).called(names, name)
+    query = scope.building.query(node, scope.inner()).with_names(names, name)
     return Part(query, query.statement.cte(scope.building.alias("q", name)))
 
 
 def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
-    """Return a part that goes on from its own rows."""
+    """Build a recursive part of WITH."""
     is_union = isinstance(node, exp.Union) and not any(node.args.get(each) for each in CLAUSES)
-    if not is_union or _names(node.this, name):
+    if not is_union or _names_itself(node.this, name):
         raise unsupported(
             f"{name!r}, which names itself,", "write SELECT ... UNION ALL SELECT ... in it"
         )
     first, second, is_distinct = parts(node, "this", "expression", "distinct")
-    start = _closed_query(first, scope.inner()).called(names, name)
+    start = _closed_query(first, scope.inner()).with_names(names, name)
     cte = start.statement.cte(scope.building.alias("q", name), recursive=True)
     inner = scope.inner()
     inner.parts[name] = Part(start, cte)
@@ -290,32 +291,32 @@ def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part
 
 
 def build_union(node: Any, scope: Scope) -> Query:
-    """Return a union, with its WITH, order and limit.
+    """Build a union, with its WITH, order and limit.
 
     Raises:
-        ToolError: its parts do not go together.
+        ToolError: the columns of its parts do not fit.
     """
     scope = with_parts(node, scope)
     left, right, is_distinct = parts(node, "this", "expression", "distinct", *CLAUSES)[:3]
     both = [_closed_query(each, scope.inner()) for each in (left, right)]
-    unite = _UNITING[type(node).__name__, bool(is_distinct)]
+    unite = _SET_OPERATIONS[type(node).__name__, bool(is_distinct)]
     values = _matching_columns(both, scope)
     rows = Query(unite(*(each.statement for each in both)), values)
     if any(
         width(new.type) > width(old.type) for new, old in zip(values, both[0].values, strict=True)
     ):
         rows = _as_subquery(rows, scope)
-    return around(rows, node, scope)
+    return apply_clauses(rows, node, scope)
 
 
 def _closed_query(node: Any, scope: Scope) -> Query:
-    """Return a query whose rows may be put together with others: its order ends with it."""
+    """Build a query whose rows can be combined with others; its order and limit stay inside."""
     query = scope.building.query(node, scope)
     return _as_subquery(query, scope) if query.is_ended else query
 
 
 def _as_subquery(query: Query, scope: Scope) -> Query:
-    """Return the same rows of a SELECT from a query."""
+    """Return a SELECT of the rows of a query."""
     rows = query.statement.subquery(scope.building.alias("t", "a union"))
     columns = [rows.c[f"c{n}"] for n in range(1, len(query.values) + 1)]
     typed = [
@@ -327,21 +328,21 @@ def _as_subquery(query: Query, scope: Scope) -> Query:
 
 
 def _matching_columns(queries: Sequence[Query], scope: Scope) -> list[Value]:
-    """Return the columns of queries that are put together."""
+    """Return the columns of combined queries."""
     first, *others = ([*each.values] for each in queries)
     for other in others:
         if len(other) != len(first):
-            raise refused("parts of a union have other numbers of columns", "select the same")
+            raise invalid_sql("parts of a union have other numbers of columns", "select the same")
         for n, pair in enumerate(zip(first, other, strict=True)):
             keys = [each.key for each in pair]
             if any(keys) and not all(keys) and not any(each.is_null for each in pair):
-                raise refused(
+                raise invalid_sql(
                     f"a union has refs beside data ({pair[0].name!r})", "select refs of one table"
                 )
             both = unify_values(pair, scope.building.literals, "a union")
             column = pair[0].column if pair[0].column is pair[1].column else None
             if any(each.is_sealed for each in pair) and column is None:
-                raise refused("a union has documents of several columns", "select one of them")
+                raise invalid_sql("a union has documents of several columns", "select one of them")
             key = next((each.key for each in both if each.key), None)
             element, type_ = pair[0].element, widest(both).type
             if width(type_) > width(pair[0].type) and not pair[0].is_null:
@@ -350,8 +351,8 @@ def _matching_columns(queries: Sequence[Query], scope: Scope) -> list[Value]:
     return first
 
 
-def around(query: Query, node: Any, scope: Scope) -> Query:
-    """Return a union in an order, or the first rows of it."""
+def apply_clauses(query: Query, node: Any, scope: Scope) -> Query:
+    """Apply ORDER BY, LIMIT and OFFSET to a union or a query in parentheses."""
     if not any(node.args.get(each) for each in CLAUSES[1:]):
         return query
     rows = _as_subquery(query, scope)
@@ -360,7 +361,7 @@ def around(query: Query, node: Any, scope: Scope) -> Query:
     def by_name(by: Any) -> Any:
         found = position(by, rows.values, scope)
         if found is None:
-            raise refused("a union is ordered by an expression", "order by a selected column")
+            raise invalid_sql("a union is ordered by an expression", "order by a selected column")
         return columns[found]
 
     order = node.args.get("order")
@@ -373,22 +374,24 @@ def around(query: Query, node: Any, scope: Scope) -> Query:
 
 
 def position(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
-    """Return which selected column is meant by its name or position; `None` if by neither."""
+    """Return which selected column a name or number means; `None` for other nodes."""
     if isinstance(node, exp.Literal):
         place = integer_of(node, scope)
         if not 1 <= place <= len(values):
-            raise refused(f"there is no column {place} in the SELECT", "name the column")
+            raise invalid_sql(f"there is no column {place} in the SELECT", "name the column")
         return place - 1
     if not isinstance(node, exp.Column) or node.args.get("table") is not None:
         return None
     found = [n for n, each in enumerate(values) if each.name == node.name]
     if len({id(values[n].element) for n in found}) > 1:
-        raise refused(f"{node.name!r} is selected several times", "give each a name of its own")
+        raise invalid_sql(
+            f"{node.name!r} is selected several times", "give each a name of its own"
+        )
     return found[0] if found else None
 
 
 def apply_limit(query: Query, node: Any, scope: Scope) -> Query:
-    """Return rows of a query, as many as a LIMIT or FETCH says, after those of an OFFSET."""
+    """Apply LIMIT or FETCH, and OFFSET."""
     limit, offset = node.args.get("limit"), node.args.get("offset")
     statement, rows = query.statement, None
     if limit is not None:
@@ -410,10 +413,10 @@ def _limit(node: Any) -> Any:
 
 
 def _rows(node: Any, scope: Scope) -> Value:
-    """Return how many rows a LIMIT or OFFSET says."""
+    """Return the parameter of a LIMIT or OFFSET."""
     literal, kind = literal_of(node) if isinstance(node, exp.Literal) else (0, None)
     if kind != "integer":
-        raise refused("LIMIT or OFFSET is no integer", "write an integer, or leave it out")
+        raise invalid_sql("LIMIT or OFFSET is no integer", "write an integer, or leave it out")
     return scope.building.literals.number(literal, kind)
 
 
@@ -425,7 +428,7 @@ BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     **conversions.CONVERSION_BUILDERS,
     **windows.WINDOW_BUILDERS,
 }
-"""What builds each expression."""
+"""The builders of all expressions, by node class."""
 
 _SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *CLAUSES)
 _GROUPINGS: Mapping[str, Callable[..., Any]] = {
@@ -436,17 +439,17 @@ _GROUPINGS: Mapping[str, Callable[..., Any]] = {
 
 
 def query_of(node: Any, scope: Scope) -> Query:
-    """Return what a SELECT or a union is, inside of a scope of its own.
+    """Build a SELECT or a union, in a scope of its own.
 
     Raises:
-        ToolError: it has what is not known here.
+        ToolError: it has a construct without a builder.
     """
     if isinstance(node, exp.Subquery | exp.Paren):
         names = [name for name in ("this", *CLAUSES) if name in node.args]
         inner, *clauses = parts(node, *names)
         if not any(clauses):
             return query_of(inner, scope)
-        return around(query_of(inner, with_parts(node, scope)), node, scope)
+        return apply_clauses(query_of(inner, with_parts(node, scope)), node, scope)
     if isinstance(node, exp.SetOperation):
         return build_union(node, scope)
     if not isinstance(node, exp.Select):
@@ -461,7 +464,7 @@ def _build_select(node: Any, scope: Scope) -> Query:
     columns = [pair for each in chosen for pair in _select_columns(each, scope)]
     nodes, values = [node for node, _ in columns], [value for _, value in columns]
     if not values:
-        raise refused("nothing is selected", "name the columns that you want")
+        raise invalid_sql("nothing is selected", "name the columns that you want")
     values = [replace(each, element=element_of(each, scope), literal=None) for each in values]
     made = _SelectList(
         scope, nodes, values, [v.element.label(f"c{n}") for n, v in enumerate(values, 1)]
@@ -484,7 +487,7 @@ def _build_select(node: Any, scope: Scope) -> Query:
 
 
 def _select_columns(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
-    """Return the columns that one expression of a SELECT makes, with the nodes of each."""
+    """Return the columns of one item of a SELECT list, each with its node."""
     if isinstance(node, exp.Star):
         parts(node)
         return [(None, each) for each in scope.star(None)]
@@ -500,12 +503,12 @@ def _select_columns(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
 
 @dataclass(frozen=True, slots=True)
 class _SelectList:
-    """What is selected, for the clauses that may name it.
+    """The SELECT list, for the clauses that may refer to it.
 
     Attributes:
         scope: of FROM.
-        nodes: of the tree, `None` for columns of `*`.
-        values: what is selected.
+        nodes: of the tree; `None` for columns of `*`.
+        values: the selected values.
         labels: the same, with the names c1, c2 and so on.
     """
 
@@ -515,17 +518,17 @@ class _SelectList:
     labels: Sequence[Any]
 
     def _place(self, node: Any) -> int | None:
-        """Return which selected column a node means: the same expression is one of them."""
+        """Return which selected column a node means; an equal expression is the same column."""
         place = position(node, self.values, self.scope)
         if place is not None or isinstance(node, exp.Literal):
             return place
         return next((n for n, each in enumerate(self.nodes) if each == node), None)
 
     def grouped(self, node: Any) -> list[Any]:
-        """Return what a GROUP BY groups by."""
+        """Return the GROUP BY expressions."""
         (nodes,) = parts(node, "expressions")
         if not nodes:
-            raise refused("GROUP BY names nothing", "name columns")
+            raise invalid_sql("GROUP BY names nothing", "name columns")
         return [self._group(each) for each in nodes]
 
     def _group(self, node: Any) -> Any:
@@ -538,22 +541,22 @@ class _SelectList:
             return tuple_(*(self._group(each) for each in inside))
         place = None if self._is_column(node) else self._place(node)
         value = value_of(node, self.scope) if place is None else self.values[place]
-        inspectable(value, "GROUP BY")
+        require_inspectable(value, "GROUP BY")
         if value.is_open:
-            raise refused("GROUP BY has a constant", "group by columns")
+            raise invalid_sql("GROUP BY has a constant", "group by columns")
         return value.element
 
     def _is_column(self, node: Any) -> bool:
-        """Tell whether a node names a column of FROM, which goes before what is selected."""
+        """Return whether a node names a column of FROM, which takes precedence in GROUP BY."""
         if not isinstance(node, exp.Column) or node.args.get("table") is not None:
             return False
         return any(each.name == node.name for each in self.scope.columns)
 
     def distinct(self, statement: Any, node: Any) -> Any:
-        """Return a statement with its DISTINCT."""
+        """Apply DISTINCT or DISTINCT ON."""
         (on,) = parts(node, "on")
         for value in self.values:
-            inspectable(value, "DISTINCT")
+            require_inspectable(value, "DISTINCT")
         if on is None:
             return statement.distinct()
         elements = []
@@ -565,13 +568,13 @@ class _SelectList:
         return sqla.distinct_on(statement, elements)
 
     def in_order(self, statement: Any, nodes: Sequence[Any]) -> Any:
-        """Return a statement with its ORDER BY."""
+        """Apply ORDER BY."""
 
         def selected(by: Any) -> Any:
             place = self._place(by)
             if place is None:
                 return None
-            inspectable(self.values[place], "ORDER BY")
+            require_inspectable(self.values[place], "ORDER BY")
             return self.labels[place]
 
         return statement.order_by(*order_elements(nodes, self.scope, selected))

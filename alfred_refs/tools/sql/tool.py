@@ -71,22 +71,22 @@ from alfred_refs.tools.sql.scopes import (
 from alfred_refs.tools.sql.selects import BUILDERS, query_of
 from alfred_refs.tools.tables import ToolTables
 
-MOST = "most"
-"""The parameter that says how many rows are read."""
+ROW_LIMIT = "most"
+"""The name of the parameter with the number of rows to read."""
 
 _CAPACITY = 500  # as many as SQLAlchemy's compiled cache
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A statement that is ready to be run.
+    """A statement that is ready to run.
 
     Attributes:
-        statement: of SQLAlchemy's.
-        values: what its columns are.
-        parameters: what the literals are sent as, by name.
-        limit: the literal that says how many rows are wanted.
-        names: what is sent for a name, with the name.
+        statement: SQLAlchemy's.
+        values: its columns.
+        parameters: of the literals, by name.
+        limit: which literal is the LIMIT.
+        names: the aliases that are sent -> the model's names.
     """
 
     statement: Any
@@ -98,12 +98,12 @@ class Plan:
 
 @dataclass(slots=True)
 class Plans:
-    """The plans of one toolset; the oldest give way.
+    """The plans of one toolset, cached by shape.
 
     Attributes:
         tables: what a model may use.
         functions: that it may call.
-        closed: names of tables that it may not ask for by SQL.
+        closed: names of tables that SQL may not read.
     """
 
     tables: ToolTables
@@ -114,24 +114,24 @@ class Plans:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, text: str, *, fenced: bool) -> tuple[Plan, Sequence[str]]:
-        """Return the plan of a text, and its literals.
+        """Return the plan for a text, and its literals.
 
         Args:
-            text: as a model wrote it.
-            fenced: whether rows of others are in the tables.
+            text: as the model wrote it.
+            fenced: whether the tables contain rows of other owners.
 
         Raises:
-            ToolError: it is none that can be answered.
+            ToolError: it cannot be answered.
         """
         shape = shape_of(text, type_words())
         key = shape.text, fenced
         fixed = self._fixed.get(key, ())
         plan = self._plans.get((key, *(shape.literals[n] for n in fixed)))
-        return plan or self._made(shape, key, fenced=fenced), shape.literals
+        return plan or self._make(shape, key, fenced=fenced), shape.literals
 
-    def _made(self, shape: Shape, key: Hashable, *, fenced: bool) -> Plan:
+    def _make(self, shape: Shape, key: Hashable, *, fenced: bool) -> Plan:
         try:
-            plan, literals = self._built(shape, fenced=fenced)
+            plan, literals = self._build(shape, fenced=fenced)
         except RecursionError:
             raise too_deep() from None
         with self._lock:
@@ -143,7 +143,7 @@ class Plans:
             self._plans[key, *(shape.literals[n] for n in fixed)] = plan
         return plan
 
-    def _built(self, shape: Shape, *, fenced: bool) -> tuple[Plan, Literals]:
+    def _build(self, shape: Shape, *, fenced: bool) -> tuple[Plan, Literals]:
         tree = parse_shape(shape)
         literals = Literals(shape.literals)
         has_star = _has_star(tree)
@@ -152,20 +152,20 @@ class Plans:
             self.tables, self.closed, literals, names, fenced, query_of, BUILDERS, self.functions
         )
         query = query_of(tree, Scope(building))
-        statement = query.statement.limit(bindparam(MOST, type_=Integer()))
+        statement = query.statement.limit(bindparam(ROW_LIMIT, type_=Integer()))
         plan = Plan(statement, query.values, literals.parameters, query.limit, building.names)
         return plan, literals
 
 
 def _has_star(tree: exp.Expression) -> bool:
-    """Tell whether columns are wanted that are not named: `count(*)` wants none."""
+    """Return whether columns are selected without being named; `count(*)` selects none."""
     return any(
         not isinstance(each.parent, exp.Anonymous) for each in tree.find_all(exp.Star)
     ) or any(each.args.get("method") for each in tree.find_all(exp.Join))
 
 
-class Querying:
-    """Answers statements of a model's for one call."""
+class QueryRun:
+    """Answers SELECTs of the model's, for one call."""
 
     def __init__(self, call: Call, plans: Plans) -> None:
         self._call = call
@@ -174,25 +174,25 @@ class Querying:
         self._cut: list[str] = []
 
     def answer(self, arguments: DbQuery) -> dict[str, Any]:
-        """Return the answer to a statement."""
+        """Return the answer to a SELECT."""
         session = self._call.session
         plan, literals = self._plans.of(arguments.sql, fenced=session.owner is not None)
-        asked = self._limits.rows if arguments.limit is None else arguments.limit
-        most = min(asked, self._limits.rows)
+        limit = self._limits.rows if arguments.limit is None else arguments.limit
+        row_limit = min(limit, self._limits.rows)
         with transaction(session, self._limits.seconds, only_reads=True):
             try:
-                found = self._rows(plan, literals, most)
+                fetched = self._rows(plan, literals, row_limit)
             except RecursionError:  # of SQLAlchemy's, which goes through it by itself
                 raise too_deep() from None
-            rows = self._rows_to_json(plan.values, found[:most])
+            rows = self._rows_to_json(plan.values, fetched[:row_limit])
             answer: dict[str, Any] = {
                 "columns": [each.name for each in plan.values],
                 "rows": rows,
                 "count": len(rows),
-                "more": len(rows) < len(found),
+                "more": len(rows) < len(fetched),
             }
             labels = self._labels(plan.values, rows)
-        self._keep(plan.values, rows)
+        self._record_activity(plan.values, rows)
         if labels:
             answer["labels"] = labels
         if self._cut:
@@ -200,62 +200,66 @@ class Querying:
         return answer
 
     def _rows(self, plan: Plan, literals: Sequence[str], most: int) -> list[Any]:
-        wanted = most + 1
+        row_limit = most + 1
         if plan.limit is not None:
-            wanted = min(wanted, int(literals[plan.limit]))
-        sent = {
+            row_limit = min(row_limit, int(literals[plan.limit]))
+        parameters = {
             name: each.convert(literals[each.literal]) for name, each in plan.parameters.items()
         }
-        begun = monotonic()
+        started_at = monotonic()
         try:
-            return list(self._call.session.execute(plan.statement, {**sent, MOST: wanted}).all())
+            return list(
+                self._call.session.execute(
+                    plan.statement, {**parameters, ROW_LIMIT: row_limit}
+                ).all()
+            )
         except UntranslatableError:
             raise no_refs() from None
         except DBAPIError as error:
             seconds = self._limits.seconds
-            slow = seconds if seconds is not None and monotonic() - begun >= seconds else None
+            slow = seconds if seconds is not None and monotonic() - started_at >= seconds else None
             fault = fault_in(error, plan.names, slow)
             if fault is None:
                 raise
             raise fault from None
 
-    def _rows_to_json(self, values: Sequence[Value], found: Sequence[Any]) -> list[list[Any]]:
-        """Return rows as JSON, as far as there is room, and one at least."""
-        shown: list[list[Any]] = []
+    def _rows_to_json(self, values: Sequence[Value], fetched: Sequence[Any]) -> list[list[Any]]:
+        """Return rows as JSON until the limit of characters, at least one."""
+        rows_json: list[list[Any]] = []
         room = self._limits.characters
-        for n, row in enumerate(found, start=1):
+        for n, row in enumerate(fetched, start=1):
             made = [
                 self._value(value, each, f"row {n}, {value.name}")
                 for value, each in zip(values, row, strict=True)
             ]
             room -= size_of(made)
-            if room < 0 and shown:
+            if room < 0 and rows_json:
                 break
-            shown.append(made)
-        return shown
+            rows_json.append(made)
+        return rows_json
 
-    def _value(self, value: Value, given: Any, place: str) -> Any:
-        if given is None:
+    def _value(self, value: Value, loaded: Any, place: str) -> Any:
+        if loaded is None:
             return None
         if value.key is not None:
-            if not all(isinstance(each, str | None) for each in _items(given)):
+            if not all(isinstance(each, str | None) for each in _as_list(loaded)):
                 raise no_refs()
-            return given
+            return loaded
         column = value.column
         if column is not None:
-            if isinstance(given, list | dict):
-                given, is_cut = limit_depth(given)
+            if isinstance(loaded, list | dict):
+                loaded, is_cut = limit_depth(loaded)
                 self._note(place, "levels", is_cut=is_cut)
-            given = column.show(given)
+            loaded = column.show(loaded)
             if column.values.family == "uuid":
-                return Verbatim(given)
+                return Verbatim(loaded)
         elif isinstance(value.type, Enum):
-            given = values_of(value.type, None).show(given)
+            loaded = values_of(value.type, None).show(loaded)
         else:
-            given, is_cut = limit_depth(given)
+            loaded, is_cut = limit_depth(loaded)
             self._note(place, "levels", is_cut=is_cut)
-            given = _plain(given)
-        return self._short(given, place)
+            loaded = _plain(loaded)
+        return self._short(loaded, place)
 
     def _note(self, place: str, what: str, *, is_cut: bool) -> None:
         if is_cut:
@@ -273,8 +277,8 @@ class Querying:
             return {name: self._short(each, place) for name, each in value.items()}
         return value
 
-    def _keep(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> None:
-        """Keep for prompts which rows were shown: those of a table, and others beside them."""
+    def _record_activity(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> None:
+        """Record for prompts which rows were shown: rows of a table, and rows that refs name."""
         own = [t.columns[t.own] for t in self._call.setting.tables if t.own is not None]
         with self._call.session.activity() as seen:
             if seen is None:
@@ -284,13 +288,13 @@ class Querying:
                 for place, value in enumerate(values)
                 if value.key is not None
                 for row in rows
-                for ref in _items(row[place])
+                for ref in _as_list(row[place])
                 if ref is not None
             ]
             seen.extend(activities_of(shown, self._call.conversation))
 
     def _labels(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
-        """Return labels of the refs in rows, but of those that have them beside them."""
+        """Return the labels of the refs in rows, except those that are in the same row."""
         if self._call.setting.labels == "none":
             return {}
         refs: dict[str, str] = {}
@@ -300,7 +304,7 @@ class Querying:
             if key is None or target is None or target.keys.label is None:
                 continue
             for row in rows:
-                refs |= dict.fromkeys((each for each in _items(row[place]) if each), key.entity)
+                refs |= dict.fromkeys((each for each in _as_list(row[place]) if each), key.entity)
         if not refs:
             return {}
         few = list(refs.items())[: self._limits.related]
@@ -312,15 +316,15 @@ class Querying:
             if target is not None:
                 found.append(ForeignRef({"ref": ref}, "ref", target, keys[ref, entity]))
         labels = put_labels(self._call.session, found, "legend")
-        return {ref: label for ref, label in labels.items() if not _is_beside(ref, label, rows)}
+        return {ref: label for ref, label in labels.items() if not _shows_label(ref, label, rows)}
 
 
-def _is_beside(ref: str, label: str, rows: Sequence[Sequence[Any]]) -> bool:
-    """Tell whether each row with a ref has its label too."""
-    return all(label in row for row in rows if any(ref in _items(each) for each in row))
+def _shows_label(ref: str, label: str, rows: Sequence[Sequence[Any]]) -> bool:
+    """Return whether each row with a ref contains its label too."""
+    return all(label in row for row in rows if any(ref in _as_list(each) for each in row))
 
 
-def _items(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -348,21 +352,21 @@ _PURPOSE = (
 
 
 class QueryTool:
-    """The tool that answers SQL of a model's.
+    """The tool `db_query`.
 
     Args:
-        setting: what all calls of the toolset share.
-        functions: of the application's own, by name, with what each takes and gives.
+        setting: of the toolset.
+        functions: signatures of the application's functions, by name.
 
     Raises:
-        SetupError: one of these is no such function.
+        SetupError: a signature is invalid.
 
     Attributes:
-        name: what it is called.
-        description: what it does.
+        name: the tool's.
+        description: for the model.
         reads: that it changes nothing.
-        arguments: what a model gives, as a pydantic model.
-        own: what the call gives beside that: nothing.
+        arguments: the model's arguments, as a pydantic model.
+        own: parameters that the call fills in: none.
     """
 
     name = "db_query"
@@ -384,10 +388,10 @@ class QueryTool:
         return schema
 
     def call(self, call: Call, given: Any) -> dict[str, Any]:
-        """Answer a statement, in a transaction that reads only.
+        """Answer a SELECT, in a read-only transaction.
 
         Raises:
-            ToolError: it is none that can be answered.
+            ToolError: it cannot be answered.
             BadRefError: a ref cannot be used.
         """
         if not isinstance(given, dict):
@@ -398,4 +402,4 @@ class QueryTool:
             raise first_shape_error(self.name, error) from None
         if call.session.get_bind().dialect.name != "postgresql":
             raise SetupError("db_query was called on another database", "use PostgreSQL")
-        return Querying(call, self._plans).answer(arguments)
+        return QueryRun(call, self._plans).answer(arguments)
