@@ -135,7 +135,7 @@ _LIST_COST = 3  # what it takes to do so
 
 
 class WorkBudget:
-    """What a call decides of drafts: how much of it is left, and what was read of them."""
+    """Limits the work of filtering drafts in one call, and caches values."""
 
     def __init__(self) -> None:
         self._remaining = _MAX_WORK
@@ -143,7 +143,11 @@ class WorkBudget:
         self._operands: dict[tuple[int, int], Any] = {}
 
     def spend(self, amount: int, field: str) -> None:
-        """Count what is to be done for a filter."""
+        """Count work for a filter.
+
+        Raises:
+            ToolError: the call has used its budget.
+        """
         self._remaining -= amount
         if self._remaining < 0:
             raise invalid_filter(
@@ -153,17 +157,17 @@ class WorkBudget:
             )
 
     def value(self, record: DraftRecord, column: ToolColumn) -> Any:
-        """Return what a record has in a column, as it is compared; it is read once."""
+        """Return a record's value of a column for comparison; it is converted once."""
         cache_key = record.name, column.name
         if cache_key not in self._values:
             self._values[cache_key] = comparable_value(record.value(column))
         return self._values[cache_key]
 
     def operand(self, clause: FilterClause, column: ToolColumn) -> Any:
-        """Return what a clause compares a column with, as it is compared; it is read once.
+        """Return the value that a clause compares with; it is converted once.
 
         Raises:
-            ToolError: the clause cannot be decided of such values.
+            ToolError: the clause cannot be evaluated.
         """
         cache_key = id(clause), id(column)  # both are there as long as the call is
         if cache_key not in self._operands:
@@ -177,14 +181,14 @@ class WorkBudget:
 
 @dataclass(frozen=True, slots=True)
 class DraftRecord:
-    """What a draft holds, or what is nested in it.
+    """The content of a draft, or of a row nested in one.
 
     Attributes:
-        table: whose row it is to become.
-        content: JSON values by attribute; by relationship, the objects inside, or refs of rows.
-        name: what errors call it: the draft's ref, or a path from that.
-        ref: the draft's; `None` for what is nested in it.
-        saved: what were refs of drafts when it was written -> the refs of their rows.
+        table: the table in which it will be a row.
+        content: JSON values by attribute; by relationship, nested objects or refs of rows.
+        name: its name in errors: the draft's ref, or a path from it.
+        ref: the draft's; `None` for nested rows.
+        saved_refs: refs of drafts that were saved since -> the refs of their rows.
     """
 
     table: ToolTable
@@ -194,7 +198,7 @@ class DraftRecord:
     saved_refs: Mapping[str, str] = field(default_factory=dict)
 
     def json_value(self, column: ToolColumn) -> Any:
-        """Return what the content has for a column, in JSON, with the refs of rows as they are."""
+        """Return the content of a column as JSON, with current refs of saved drafts."""
         if column.name == self.table.own and self.ref is not None:
             return self.ref
         value = self.content.get(column.name)
@@ -203,10 +207,10 @@ class DraftRecord:
         return self.current_refs(value) if column.key is not None else value
 
     def value(self, column: ToolColumn) -> Any:
-        """Return what a column has.
+        """Return the Python value of a column.
 
         Raises:
-            ToolError: the content does not fit the column, which was another once.
+            ToolError: the content does not fit the column, for example after a migration.
         """
         json_value = self.json_value(column)
         if column.values.family == "opaque":
@@ -214,19 +218,19 @@ class DraftRecord:
         return accept_value(column.values.accept, f"{self.name}.{column.name}", json_value)
 
     def current_refs(self, refs: Any) -> Any:
-        """Return refs, or one, with those of rows in place of what were drafts'."""
+        """Replace refs of drafts that were saved by the refs of their rows."""
         if isinstance(refs, list):
             return [self.current_refs(each) for each in refs]
         return self.saved_refs.get(refs, refs) if isinstance(refs, str) else refs
 
     def _related_ref(self, name: str) -> str | None:
-        """Return the ref that a column will have, where a relationship says what that is."""
+        """Return the ref of a foreign key column from the relationship that will write it."""
         names = (n for n, columns in self.table.references().items() if columns == [name])
         values = (self.content.get(each) for each in names)
         return next((each for each in values if isinstance(each, str)), None)
 
     def related_records(self, name: str) -> list[DraftRecord | str] | None:
-        """Return what a relationship leads to, rows by their refs; `None` if nothing says it."""
+        """Return related rows: records, or refs of rows; `None` if the content has none of it."""
         if name not in self.content:
             return None if self._has_reference(name) else []
         content = self.content[name]
@@ -242,9 +246,9 @@ class DraftRecord:
         ]
 
     def _has_reference(self, name: str) -> bool:
-        """Tell whether a relationship leads to a row by a reference of this one.
+        """Return whether a relationship leads to a row by a foreign key of this one.
 
-        What is nested has a reference to what it is nested in, though the content does not say so.
+        A nested row refers to the row it is nested in, although its content does not say so.
         """
         names = self.table.references().get(name, ())
         nothing = None if self.ref is not None else ""
@@ -254,7 +258,7 @@ class DraftRecord:
 def matching_records(
     records: Iterable[DraftRecord], filters: Sequence[Filter]
 ) -> list[DraftRecord]:
-    """Return the records that meet all filters."""
+    """Return the records that match all filters."""
     work = WorkBudget()
     # all are looked at: a mistake in the second is told though the first does not hold
     results = [(record, [_evaluate(each, record, work) for each in filters]) for record in records]
@@ -262,7 +266,7 @@ def matching_records(
 
 
 def _evaluate(given: Filter, record: DraftRecord, work: WorkBudget) -> bool | None:
-    """Tell whether a filter holds, `None` where SQL would not know."""
+    """Evaluate a filter; `None` where SQL has NULL."""
     match given:
         case AndGroup():
             return _and([_evaluate(each, record, work) for each in given.all_of])
@@ -299,7 +303,7 @@ def _evaluate_path(
 def _evaluate_clause(
     clause: FilterClause, column: ToolColumn, record: DraftRecord, work: WorkBudget
 ) -> bool | None:
-    """Tell whether a clause holds of what a record has in a column."""
+    """Evaluate a clause on a record's value of a column."""
     operand, value = work.operand(clause, column), work.value(record, column)
     if clause.op in ("in", "not_in"):
         work.spend(len(operand) // _VALUES_PER_STEP, clause.field)
@@ -314,7 +318,7 @@ def _evaluate_clause(
 
 
 def _cost(op: str, value: Any, operand: Any) -> int:
-    """Return how many comparisons of values take as long as a longer one."""
+    """Return the cost of a comparison."""
     if op == "contains":
         return int(len(value) * len(operand)) // _VALUES_PER_STEP
     return int(operand.cost(value)) if op == "ilike" else 0
@@ -323,7 +327,7 @@ def _cost(op: str, value: Any, operand: Any) -> int:
 def _nested_match(
     clause: FilterClause, path: Sequence[str], record: DraftRecord, work: WorkBudget
 ) -> bool:
-    """Tell whether there is something nested that meets the rest of the path."""
+    """Return whether a nested row matches the rest of a path."""
     name, *rest = path
     records = record.related_records(name)
     nested = [each for each in records or () if isinstance(each, DraftRecord)]
@@ -337,13 +341,13 @@ def _nested_match(
 
 
 def _is_row(clause: FilterClause, record: DraftRecord) -> bool:
-    """Tell whether a draft whose row is to have several key columns is one of those named."""
+    """Return whether a draft of a class with a composite key is among the refs of a clause."""
     refs = clause.value if isinstance(clause.value, list) else [clause.value]
     return (record.ref in refs) is (clause.op in ("=", "in"))
 
 
 def _compare_null(clause: FilterClause, operand: Any, value: Any) -> bool | None:
-    """Return what is decided of values that may be null."""
+    """Evaluate an operator for null, or a list that may contain null."""
     if clause.op in ("is_null", "is_not_null"):
         return (value is None) is operand
     if clause.op in ("in", "not_in"):
@@ -355,7 +359,7 @@ def _compare_null(clause: FilterClause, operand: Any, value: Any) -> bool | None
 
 
 def comparable_value(value: Any) -> Any:
-    """Return a value as PostgreSQL compares it: times of day are the same in one zone only."""
+    """Return a value as PostgreSQL compares it: `timetz` is equal only in the same zone."""
     if isinstance(value, list):
         return [comparable_value(each) for each in value]
     if not isinstance(value, dt.time) or value.tzinfo is None:
@@ -368,7 +372,7 @@ def comparable_value(value: Any) -> Any:
 
 
 def _is_in(value: Any, values: Sequence[Any]) -> bool | None:
-    """Tell whether a value is in a list; null is, where the list has it, and is unknown else."""
+    """Return whether a value is in a list; null in a list with null is, otherwise unknown."""
     if value is None:
         return True if None in values else None
     return value in values
@@ -376,10 +380,10 @@ def _is_in(value: Any, values: Sequence[Any]) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Containment:
-    """Tells whether a JSON value contains another, as PostgreSQL's `@>` has it.
+    """Evaluates PostgreSQL's `@>` on JSON values.
 
     Attributes:
-        work: what it costs is counted there.
+        work: counts the cost.
         field: of the filter.
     """
 
@@ -387,16 +391,16 @@ class _Containment:
     field: str
 
     def contains(self, document: Any, part: Any) -> bool:
-        """Tell whether a document contains another.
+        """Return whether a document contains another.
 
-        At the top, and there only, a list contains an element that stands for itself.
+        Only at the top level a list contains a scalar that is one of its elements.
         """
         if isinstance(document, list) and not isinstance(part, dict | list):
             return self._contains(document, [part])
         return self._contains(document, part)
 
     def _contains(self, document: Any, part: Any) -> bool:
-        """Tell whether a JSON value contains another of its kind."""
+        """Return whether a JSON value contains another of its kind."""
         self.work.spend(1, self.field)
         if isinstance(document, dict) and isinstance(part, dict):
             return all(n in document and self._contains(document[n], v) for n, v in part.items())
@@ -418,12 +422,12 @@ def _is_nested(value: Any) -> bool:
 
 
 def _typed(value: Any) -> tuple[bool, Any]:
-    """Return what a value is compared by: to Python true is 1."""
+    """Return a value for comparison; in Python, `True` equals 1."""
     return isinstance(value, bool), value
 
 
 STATE = "_draft"
-"""The field of a row that tells that it is a draft, and which state that is in."""
+"""The field of a row with the state of a draft."""
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -431,10 +435,10 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class DraftRecords:
-    """Drafts that a call is about.
+    """The drafts that a call reads.
 
     Attributes:
-        records: what they hold, in the order of their numbers.
+        records: in the order of their numbers.
         labels: of other drafts that they refer to, by ref.
     """
 
@@ -445,13 +449,13 @@ class DraftRecords:
 def draft_records(
     call: Call, drafts: Iterable[Draft], table: ToolTable, filters: Iterable[Filter] = ()
 ) -> DraftRecords:
-    """Return pending drafts as a call needs them: at most one round trip for all they refer to.
+    """Return the records of pending drafts: at most one round trip for all they refer to.
 
     Args:
-        call: that is about them.
+        call: that reads them.
         drafts: of the entity of a table.
-        table: the table; drafts of other classes of the entity are left out, as their rows are.
-        filters: whose refs are to be compared with theirs.
+        table: the table; drafts of other classes of the entity are left out.
+        filters: whose refs are compared with theirs.
     """
     of_table = (draft for draft in drafts if is_draft_of(table, draft))
     own = sorted(of_table, key=lambda draft: draft_number(draft.ref))
@@ -474,7 +478,11 @@ def draft_records(
 
 
 def check_draft_class(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
-    """Check that drafts of an entity become rows of a table: each is saved as what it is."""
+    """Check that drafts of an entity become rows of a table.
+
+    Raises:
+        ToolError: one is of another class.
+    """
     for draft in drafts:
         if not is_draft_of(table, draft):
             own = tables.of_model(class_of(table.model, draft.content))
@@ -485,7 +493,7 @@ def check_draft_class(table: ToolTable, drafts: Iterable[Draft], tables: ToolTab
 
 
 def is_draft_of(table: ToolTable, draft: Draft) -> bool:
-    """Tell whether a draft becomes a row of a table, and not of another class of its entity."""
+    """Return whether a draft becomes a row of a table, not of another class of its entity."""
     return issubclass(class_of(table.model, draft.content), table.model)
 
 
@@ -496,7 +504,7 @@ def draft_number(ref: str) -> int:
 
 
 def _refs_in(table: ToolTable, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts that stand where refs do, in what is nested too."""
+    """Yield the texts in columns of refs and relationships, nested ones included."""
     for name, value in content.items():
         column, target = table.columns.get(name), table.targets.get(name)
         values = value if isinstance(value, list) else [value]
@@ -508,12 +516,13 @@ def _refs_in(table: ToolTable, content: Mapping[str, Any]) -> Iterator[str]:
 
 
 class DraftRows:
-    """The rows of drafts in one answer.
+    """Makes the JSON of drafts for one answer.
 
     Args:
-        rendering: of the rows in the same answer: they are limited together.
+        call: that reads them.
+        rendering: of the rows in the same answer, which has the same limits.
         labels: of other drafts that these refer to, by ref.
-        whole: whether all is shown that is nested in the content, and not only what is named.
+        whole: whether all nested content is shown, not only named relationships.
     """
 
     def __init__(
@@ -526,7 +535,7 @@ class DraftRows:
         self.shown: list[tuple[Row, Shape]] = []
 
     def row(self, record: DraftRecord, shape: Shape) -> Row:
-        """Return the row of a draft, or of what is nested in one."""
+        """Return the row of a draft, or of a row nested in one."""
         row: Row = {} if shape.table.own is not None else {ROW_REF: record.ref}
         for column in shape.columns:
             row[column.name] = self._value(record, column)
@@ -579,7 +588,7 @@ class DraftRows:
         return rows
 
     def foreign(self) -> list[ForeignRef]:
-        """Return what these rows refer to: at most one round trip, but for what is gone."""
+        """Return the refs in these rows: one round trip, and one more for each unusable ref."""
         if self._call.setting.labels == "none":
             return []
         every = (each for entry in self.shown for each in self._foreign(*entry))
@@ -608,7 +617,7 @@ class DraftRows:
 def _fetch_usable(
     fetch: Callable[[list[P]], Sequence[T]], refs: Sequence[P], text_of: Callable[[P], str]
 ) -> dict[P, T]:
-    """Return what is asked for of refs, without those that cannot be used any more."""
+    """Fetch something for refs, without those that cannot be used any more."""
     remaining = list(refs)
     while remaining:
         try:
@@ -625,13 +634,13 @@ _NOTHING = "no draft matches the filters; nothing was changed"
 
 
 class DraftMaker:
-    """Keeps new rows as drafts for one call: all of them or none."""
+    """Keeps new rows as drafts, for one call: all of them or none."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
     def create(self, requests: Sequence[tuple[NewRows, ToolTable]]) -> dict[str, Any]:
-        """Keep rows of some tables as drafts, and return them as they are then."""
+        """Create drafts, and return the answer."""
         conversation, new = self._call.conversation, list[tuple[ToolTable, dict[str, Any]]]()
         for each, table in requests:
             if each.from_draft is not None:
@@ -663,7 +672,7 @@ class DraftMaker:
 def draft_answer(
     call: Call, table: ToolTable, drafts: Sequence[Draft], room: Room, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the answer of a write: drafts of a table as they are then."""
+    """Return the answer of a write of drafts."""
     records = draft_records(call, drafts, table)
     rendering = call.rendering([], shape := shape_of(table, None))
     rows = DraftRows(call, rendering, records.labels, whole=True)
@@ -678,11 +687,12 @@ def draft_answer(
 
 
 class DraftWriter:
-    """Writes drafts for one call.
+    """Changes and discards drafts, for one call.
 
     Args:
-        table: of whose rows the drafts are.
-        named: the pending drafts that its filters name as rows of the table, by their refs.
+        call: the call.
+        table: the table of the drafts.
+        named: the pending drafts that its filters name, by ref.
     """
 
     def __init__(self, call: Call, table: ToolTable, named: Mapping[str, Draft]) -> None:
@@ -691,7 +701,7 @@ class DraftWriter:
         self._drafts = named
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
-        """Change drafts, and return them as they are then."""
+        """Change drafts, and return the answer."""
         drafts = self._matching_drafts("db_update", arguments)
         check_draft_permissions(self._call, self._table, drafts, "update")
         if not drafts:
@@ -706,7 +716,7 @@ class DraftWriter:
         )
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
-        """Discard drafts, and return their refs."""
+        """Discard drafts, and return the answer."""
         drafts = self._matching_drafts("db_delete", arguments)
         check_draft_permissions(self._call, self._table, drafts, "delete")
         refs = [draft.ref for draft in drafts]
@@ -716,10 +726,10 @@ class DraftWriter:
         return self._call.finish_answer(answer, [] if refs else [_NOTHING], foreign=labels)
 
     def _matching_drafts(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
-        """Return the drafts that meet all filters, once they are what the model expects.
+        """Return the drafts that match all filters, and check what the model expects of them.
 
         Raises:
-            ToolError: a row may meet them too, or they cannot be decided of drafts.
+            ToolError: a row may match too, or a filter cannot be evaluated on drafts.
         """
         table, filters = self._table, arguments.filters
         keys = self._call.resolve(refs_in(filters, table, self._drafts))
@@ -754,10 +764,10 @@ class DraftWriter:
 def check_draft_permissions(
     call: Call, table: ToolTable, drafts: Iterable[Draft], verb: Verb
 ) -> None:
-    """Check that a model may do something to rows of the classes that drafts are of.
+    """Check that a model may use a verb on the classes of drafts.
 
     Raises:
-        ToolError: it may not, though to those of a class that one inherits from.
+        ToolError: it may not, even if it may on a base class.
     """
     for draft in drafts:
         own = call.setting.tables.of_model(class_of(table.model, draft.content))
@@ -766,11 +776,11 @@ def check_draft_permissions(
 
 
 def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
-    """Return a draft's content with what a model changes in it, by the class that it is of then.
+    """Return a draft's content with a model's changes, checked for the class that it is of then.
 
     Raises:
-        ToolError: it is nothing that could be saved.
-        DraftContentError: it is of a class that a model may not use.
+        ToolError: the content could not be saved.
+        DraftContentError: it is of a class that the model may not use.
     """
     table_of_content(
         table, draft.content, stored=True
@@ -782,14 +792,14 @@ def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> di
 
 
 def content_with_ref(draft: Draft, content: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
-    """Return what a draft holds, and its ref as its key."""
+    """Return a draft's content with its ref as its primary key."""
     return {**content, str(table.own): draft.ref}
 
 
 def _merge_changes(
     content: Mapping[str, Any], changes: Mapping[str, Any], table: ToolTable
 ) -> dict[str, Any]:
-    """Return content with changes; a reference is said once, in a column or a relationship."""
+    """Return content with changes; a reference is either in its column or its relationship."""
     outdated = set[str]()
     for name, columns in table.references().items():
         if name in changes:
@@ -803,7 +813,7 @@ _TOKEN_BYTES = 9
 
 
 class DraftLists:
-    """A list in one draft, edited for one call."""
+    """Edits a list in one draft, for one call."""
 
     def __init__(self, call: Call, listed: ToolList, draft: Draft) -> None:
         self._call = call
@@ -812,7 +822,7 @@ class DraftLists:
         self._names = listed.name.split(".")
 
     def edit(self, arguments: DbEditList, edits: Sequence[Edit]) -> dict[str, Any]:
-        """Edit the list, and return it as it is then; or as it would be, for a preview."""
+        """Edit the list, and return the answer; a preview changes nothing."""
         table, draft, name = self._list.tables[0], self._draft, self._names[0]
         last = self._list.levels[-1]
         within = len(last.names) if isinstance(last, DocumentLevel) else 0
@@ -847,14 +857,14 @@ class DraftLists:
         return self._call.finish_answer(answer, [], rendering, rows.foreign())
 
     def _token(self, draft: Draft) -> str:
-        """Return a digest of which list it is, and of all that is in it."""
+        """Return a digest of the list's name and content."""
         given = [draft.ref, self._list.name, draft.content.get(self._names[0])]
         text = json.dumps(given, sort_keys=True)
         return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
 
 def _renumber(value: Any, levels: Sequence[Level]) -> Any:
-    """Return a list of objects that are to be rows with the positions that they have by now."""
+    """Return a list of nested rows with their positions renumbered."""
     level, *rest = levels
     if not isinstance(value, list) or isinstance(level, DocumentLevel):
         return value
@@ -875,7 +885,7 @@ def _renumber(value: Any, levels: Sequence[Level]) -> Any:
 
 
 class _Rules(Rules):
-    """What a model may do to items of a draft: the whole is checked once it is edited."""
+    """The rules for items of a draft; the complete content is checked after the edits."""
 
     def __init__(self, levels: Sequence[Level]) -> None:
         self._levels = levels

@@ -92,10 +92,13 @@ _PIECES_PER_STEP = 3
 
 
 class Pattern:
-    """A pattern, read once for all texts.
+    """An ILIKE pattern, parsed once for all texts.
+
+    The pieces between its `%` are searched from left to right, each after the end of the one
+    before. The first match of a piece is as good as a later one, so nothing is tried twice.
 
     Args:
-        pattern: does not end in a backslash that stands for nothing.
+        pattern: does not end in a single backslash.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -107,7 +110,7 @@ class Pattern:
         self._between = others
 
     def matches(self, text: str) -> bool:
-        """Tell whether a text fits the pattern, in any case."""
+        """Return whether a text matches the pattern, ignoring case."""
         text, first, last = _lower_case(text), self._first, self._last
         if last is None:
             return len(text) == len(first) and first.matches_at(text, 0)
@@ -122,7 +125,7 @@ class Pattern:
         return True
 
     def cost(self, text: str) -> int:
-        """Return how many comparisons of JSON values take as long as one of a text with this."""
+        """Return the cost of matching a text, in comparisons of JSON values."""
         if text.isascii() and self._is_plain:
             return (
                 len(text) // _FAST_LETTERS_PER_STEP
@@ -133,13 +136,13 @@ class Pattern:
 
 
 class Piece:
-    """What stands between two `%` of a pattern.
+    """The part of a pattern between two `%`.
 
     Args:
-        characters: in small letters; `None` for any.
+        characters: in lower case; `None` for any character.
 
     Attributes:
-        letters: the piece as a text; `None` if any letter may be in it.
+        letters: the piece as text; `None` if it has a wildcard.
     """
 
     def __init__(self, characters: Sequence[str | None]) -> None:
@@ -154,7 +157,7 @@ class Piece:
         return len(self._characters)
 
     def matches_at(self, text: str, at: int) -> bool:
-        """Tell whether the piece stands at a place in a text."""
+        """Return whether the piece matches a text at a position."""
         if self.letters is not None:
             return text.startswith(self.letters, at)
         return all(
@@ -162,7 +165,7 @@ class Piece:
         )
 
     def find(self, text: str, start: int, end: int) -> int | None:
-        """Return the first place of the piece in a part of a text."""
+        """Return the first position of the piece in a part of a text."""
         if self.letters is not None:
             place = text.find(self.letters, start, end)
             return None if place < 0 else place
@@ -176,7 +179,7 @@ class Piece:
 
 
 def _lower_case(text: str) -> str:
-    """Return a text in small letters, as many as there were: that of some is two."""
+    """Return a text in lower case, without characters whose lower case is longer."""
     if text.isascii():
         return text.lower()
     return "".join(low if len(low := char.lower()) == 1 else char for char in text)
@@ -193,9 +196,9 @@ def _pieces(pattern: str) -> list[Piece]:
 
 
 def _bit_masks(characters: Sequence[str | None]) -> tuple[int, Mapping[str, int]]:
-    """Return where any letter may be, and where each may: a bit for each place.
+    """Return the bits of wildcards, and of each character, by position in the piece.
 
-    Those up to which a text fits are moved along it all at once.
+    The states of a search are shifted along a text as one integer (the Shift-And algorithm).
     """
     anywhere = sum(1 << n for n, char in enumerate(characters) if char is _ANY_CHARACTER)
     places = dict.fromkeys(filter(None, characters), anywhere)
@@ -214,10 +217,10 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     "<=": operator.le,
 }
-"""What a model writes -> what Python calls it, of values and of SQL's expressions alike."""
+"""The operators as Python functions, for values and for SQL expressions."""
 
 NULLS = ("is_null", "is_not_null")
-"""The operators that need no value."""
+"""The operators without a value."""
 
 _EQUALITIES = ("=", "!=", "neq")  # in which null takes part: it is, or is not, the same
 _REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # of the ref of a row with several key columns
@@ -225,7 +228,11 @@ _TEXT = values_of(Text(), None)
 
 
 def check_filters(arguments: Arguments, table: ToolTable) -> None:
-    """Check every condition of a call on rows of a table."""
+    """Check every condition of a call.
+
+    Raises:
+        ToolError: one cannot be evaluated.
+    """
     if isinstance(arguments, DbCreate | DbEditList):
         return
     filters: Sequence[Filter] = arguments.filters
@@ -238,7 +245,7 @@ def check_filters(arguments: Arguments, table: ToolTable) -> None:
 
 
 def is_semantic(given: object) -> bool:
-    """Tell whether a filter is a search by meaning."""
+    """Return whether a filter is a search by meaning."""
     return isinstance(given, FilterClause) and given.field == SEMANTIC and given.op == "similar"
 
 
@@ -247,8 +254,11 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
 
     Args:
         clause: the condition.
-        table: whose rows it is about.
-        negated: whether rows are asked for that are not what it names.
+        table: the table.
+        negated: whether it excludes the rows that it names.
+
+    Raises:
+        ToolError: it cannot be evaluated.
     """
     *path, name = clause.field.split(".")
     for at, step in enumerate(path, start=1):
@@ -271,7 +281,7 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
 
 
 def _target(clause: FilterClause, table: ToolTable, name: str, path: Sequence[str]) -> ToolTable:
-    """Return the table that a relationship leads to."""
+    """Return the table that a relationship of a path leads to."""
     target = table.targets.get(name)
     if target is None and name in table.columns:
         raise invalid_filter(
@@ -316,7 +326,7 @@ def _misplaced_search(clause: FilterClause) -> ToolError:
 
 
 def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
-    """Check a condition on the ref of a row with several key columns: it names rows, no less."""
+    """Check a condition on the ref of a row with a composite key: it must name rows."""
     if clause.op not in _REF_OPERATORS:
         raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
     _check_value(clause)
@@ -331,15 +341,15 @@ def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
 
 
 def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
-    """Return what a clause compares a column with.
+    """Return the value that a clause compares a column with.
 
     Returns:
-        for `is_null` and `is_not_null` whether null is wanted; for `in` and `not_in` a list, with
-        `None` in it if null was; for `contains` a list, or a JSON document; for `ilike` a pattern;
-        otherwise a value, `None` only for the equalities.
+        for `is_null` and `is_not_null`, whether null is wanted; for `in` and `not_in` a list, with
+        `None` in it if null was; for `contains` a list or a JSON document; for `ilike` a pattern;
+        otherwise a value, which is `None` only for equality operators.
 
     Raises:
-        ToolError: the clause cannot be decided of such values.
+        ToolError: the operator or the value does not fit the column.
     """
     values = column.values
     if clause.op not in values.operators:
@@ -368,13 +378,13 @@ def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
 
 
 def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
-    """Return the texts that a clause gives, as one value or in a list."""
+    """Return the texts in a clause's value."""
     values = clause.value if isinstance(clause.value, list) else [clause.value]
     return [each for each in values if isinstance(each, str) and (each or empty)]
 
 
 def _check_value(clause: FilterClause) -> None:
-    """Check that there is something to compare with, be it null."""
+    """Check that a clause has a value, which may be null."""
     if "value" not in clause.model_fields_set:
         raise invalid_filter(
             clause.field, f"has no value for {clause.op!r}", "give one, or use 'is_null'"
@@ -402,7 +412,7 @@ def _list_value(clause: FilterClause, elements: Any, values: Values) -> list[Any
 
 
 def _contained_value(clause: FilterClause, values: Values) -> Any:
-    """Return what is to be contained: a document, or elements of a list."""
+    """Return the document, or the elements of a list, for `contains`."""
     if values.family == "json":
         if clause.value is None:
             raise invalid_filter(clause.field, "contains nothing", "give a value")
@@ -440,7 +450,7 @@ def _single_value(clause: FilterClause, values: Values) -> Any:
 
 
 class Budget(NamedTuple):
-    """How much of something a call may have, what that is in words, and how to do with less."""
+    """A limit of one call: what it counts, how many, and the remedy for the error."""
 
     what: str
     most: int
@@ -471,7 +481,11 @@ _DECISIONS = Budget(
 
 
 def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> None:
-    """Check that a call asks for no more than can be done in a moment."""
+    """Check that a call asks for no more than can be done in a moment.
+
+    Raises:
+        ToolError: it does.
+    """
     if isinstance(arguments, DbCreate):
         rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]
         if len(rows) > most_written:
@@ -489,7 +503,7 @@ def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> N
 def _count_all(
     arguments: DbRead | DbUpdate | DbDelete, table: ToolTable
 ) -> Iterator[tuple[Budget, int]]:
-    """Yield how much a call has of each; nothing is counted after what is too much."""
+    """Yield the counts of a read or write; nothing is counted after a limit is exceeded."""
     filters = arguments.filters
     if isinstance(arguments, DbRead):
         filters = [*filters, *arguments.or_filters]
@@ -519,7 +533,7 @@ def _count_filters(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
 
 
 def _relationships(name: str, table: ToolTable) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the relationships that are shown by a name in the columns."""
+    """Yield the paths of the relationships that a name in `columns` shows."""
     path = name.split(".")
     target: ToolTable | None = table
     for n, each in enumerate(path, start=1):
@@ -529,7 +543,7 @@ def _relationships(name: str, table: ToolTable) -> Iterator[tuple[str, ...]]:
 
 
 def _values(value: Any) -> int:
-    """Return how many values are in a list or a document, at any depth."""
+    """Return the number of values in a list or document, at any depth."""
     if isinstance(value, dict):
         value = list(value.values())
     return sum(1 + _values(each) for each in value) if isinstance(value, list) else 0
@@ -550,7 +564,7 @@ _YEAR_DIFFERENCE = dt.timedelta(5)  # of a year
 Condition = ColumnElement[bool]
 
 Keys = Mapping[tuple[str, str], Key]
-"""The keys that refs name, by ref and the entity that was needed."""
+"""The keys that refs name, by ref and required entity."""
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     **COMPARISONS,
@@ -563,12 +577,12 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class Conditions:
-    """Makes conditions of filters.
+    """Makes SQL conditions of filters.
 
     Args:
-        keys: what the refs of rows with several key columns name.
-        drafts: what names drafts in the column of a row's own ref, and so no row.
-        negated: whether rows are wanted that do not meet them.
+        keys: of the refs in the filters.
+        drafts: the drafts that filters name in the column of a row's own ref; they match no row.
+        negated: whether the filters are inside a `not`.
     """
 
     def __init__(self, keys: Keys, drafts: Collection[str] = (), *, negated: bool = False) -> None:
@@ -608,7 +622,7 @@ class Conditions:
         return self._comparison(clause, table.column(name), getattr(entity, name))
 
     def _comparison(self, clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
-        """Return that a column's value is as a clause says: of the class, or of an alias."""
+        """Return the comparison of a column, of the class or of an alias."""
         value = check_operand(clause, column)
         if column.values.family == "json":
             document = sqlalchemy_cast(attribute, JSONB)
@@ -630,7 +644,7 @@ class Conditions:
         return condition
 
     def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
-        """Return the keys that refs name, or one does, as a column has them."""
+        """Return the keys of one or several refs, as a column stores them."""
         if isinstance(refs, list):
             return [self._keys_of(each, column) for each in refs]
         if refs is None or column.key is None:
@@ -640,7 +654,7 @@ class Conditions:
     def _exists_related(
         self, clause: FilterClause, name: str, rest: Sequence[str], table: ToolTable, entity: Any
     ) -> Condition:
-        """Return that there is a related row which meets the rest of the path."""
+        """Return an EXISTS of related rows that match the rest of a path."""
         target = table.targets[name]
         other = aliased(target.model)
         condition = self._clause(clause, rest, target, other)
@@ -652,7 +666,7 @@ class Conditions:
         return exists
 
     def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
-        """Return that a row with several key columns is, or is not, one of those named."""
+        """Return the condition for rows with composite keys that refs name."""
         keys = [table.key_parts(self._keys[ref, table.entity]) for ref in texts_in(clause)]
         if not all(keys):  # a ref of the same entity, in a column of the key
             raise invalid_filter(
@@ -670,10 +684,10 @@ class Conditions:
 def _exists_in_shared_table(
     table: ToolTable, name: str, entity: Any, other: Any, condition: Condition
 ) -> Condition:
-    """Return that there is a related row of a class that shares its table with others.
+    """Return an EXISTS of related rows of a class with single-table inheritance.
 
-    SQLAlchemy's `any()` and `has()` ask for its discriminator in the table around them, which may
-    be the same; a join asks for it in the alias.
+    SQLAlchemy's `any()` and `has()` compare the discriminator of the outer table, which may be the
+    same table; a join compares that of the alias.
     """
     row = aliased(table.model)
     is_same = (getattr(row, each) == getattr(entity, each) for each in table.identity)
@@ -682,7 +696,7 @@ def _exists_in_shared_table(
 
 
 def _without_drafts(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
-    """Return a clause on refs of rows without drafts, or whether all rows meet it, or none."""
+    """Return a clause on row refs without drafts; a boolean if no row ref is left."""
     value = clause.value
     match clause.op:
         case "=" | "!=" | "neq" if isinstance(value, str) and value in drafts:
@@ -698,13 +712,13 @@ def _without_drafts(drafts: Collection[str], clause: FilterClause) -> FilterClau
 def refs_in(
     filters: Iterable[Filter], table: ToolTable, drafts: Collection[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield the refs of rows that filters name, each with the entity that is needed.
+    """Yield the refs of rows in filters, each with the required entity.
 
     Args:
         filters: on rows of a table, checked.
         table: the table.
-        drafts: what names drafts where rows are chosen by their own ref: that is left out there.
-            Anywhere else only a row will do.
+        drafts: refs of drafts, which are skipped where filters select rows by their own ref;
+            elsewhere only a row can be named.
     """
     for clause, negated in signed_clauses(filters):
         entity = _entity_at(clause.field.split("."), table)
@@ -714,7 +728,7 @@ def refs_in(
 
 
 def row_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
-    """Return the refs that filters say a row's own is, and not those that it is not."""
+    """Return the refs by which filters select rows of the table itself."""
     return [
         text
         for clause, negated in signed_clauses(filters)
@@ -724,7 +738,7 @@ def row_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
 
 
 def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
-    """Return the entity of the refs in a column, `None` if that has none."""
+    """Return the entity of the refs in a column; `None` if it has none."""
     *relationships, name = path
     target: ToolTable | None = table
     for each in relationships:
@@ -738,7 +752,7 @@ def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
 
 
 def _json_condition(op: str, document: Any, operand: Any, *, negated: bool) -> Condition:
-    """Return what is asked of JSON, in which null is no value, as rows show it."""
+    """Return the condition on a JSON column; a JSON null counts as NULL, as in rows."""
     value = func.nullif(document, sqlalchemy_cast(literal("null", Text), JSONB), type_=JSONB)
     if op != "contains":
         return _is_null(value, wanted=operand)
@@ -748,10 +762,10 @@ def _json_condition(op: str, document: Any, operand: Any, *, negated: bool) -> C
 
 
 def operand(attribute: Any, value: Any) -> Any:
-    """Return a value as an attribute is compared with it.
+    """Return a value as it is compared with an attribute.
 
-    A number is sent in double precision: one that a column has in single precision would be
-    another. A decimal is sent with all its digits, which some drivers' casts would round.
+    A float is cast to the column's type: a column of single precision would not equal a double. A
+    decimal keeps all its digits, which the casts of some drivers would round.
     """
     if isinstance(attribute.type, Float):
         return sqlalchemy_cast(value, attribute.type)
@@ -761,9 +775,9 @@ def operand(attribute: Any, value: Any) -> Any:
 
 
 def comparable(attribute: Any) -> Any:
-    """Return an attribute as its values are compared: as rows show them.
+    """Return an attribute as its values are compared.
 
-    A year of an interval is 360 days where PostgreSQL compares, and 365 where drivers load it.
+    PostgreSQL compares a year of an interval as 360 days, and drivers load it as 365.
     """
     if not is_interval(attribute.type):
         return attribute

@@ -70,7 +70,7 @@ from alfred_refs.tools.writing import Deleter
 
 
 class ItemRules(Rules):
-    """What a model may do to items: what it may do to rows and columns."""
+    """The rules for items of a list: those for rows and columns."""
 
     def __init__(self, call: Call, listed: ToolList, snapshot: Snapshot) -> None:
         self._call = call
@@ -78,8 +78,8 @@ class ItemRules(Rules):
         self._snapshot = snapshot
 
     def path_of(self, ref: str) -> Sequence[int] | None:
-        """See `Rules.path_of`: a row of several key columns has the ref that tools give it."""
-        found = self._snapshot.path_of_ref(ref)
+        """See `Rules.path_of`: finds rows with composite keys by the refs that tools give them."""
+        found = self._snapshot.path_of(ref)
         tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
         for table in tables:
             depth = [*self._list.tables].index(table) - 1
@@ -90,7 +90,7 @@ class ItemRules(Rules):
         return found
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:
-        """See `Rules.mismatch`: no key is in what is told."""
+        """See `Rules.mismatch`: the returned text has no keys."""
         table = self._list.rows_at(depth)
         if table is not None:
             if not isinstance(expect, str | Mapping):
@@ -107,7 +107,7 @@ class ItemRules(Rules):
         return None if shown == expect else repr(shown)
 
     def _item_to_json(self, item: Item, depth: int) -> Any:
-        """Return an item of an array or a document as JSON, from all that the column shows."""
+        """Return an item of an array or a document as JSON."""
         level, column = self._list.levels[-1], self._list.column
         inside: list[int] = []
         while depth >= len(self._list.levels) - 1:
@@ -126,12 +126,12 @@ class ItemRules(Rules):
         return move_refusal(self._list.levels, depth)
 
     def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
-        """Tell whether a text stands in a row: not only as its label."""
+        """Return whether a text is one of a row's values, not only its label."""
         shown = [column.name for column in table.columns.values() if column.shown]
         return any(getattr(row, name) == text for name in shown)
 
-    def check_value(self, edit: Modify | Add, depth: int) -> Any:
-        """See `Rules.check_value`: as `db_update` and `db_create` check values."""
+    def fitted(self, edit: Modify | Add, depth: int) -> Any:
+        """See `Rules.fitted`: checks values as `db_update` and `db_create` do."""
         table = self._list.rows_at(depth)
         try:
             if table is None:
@@ -170,7 +170,7 @@ def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[s
 
 
 class ListAnswers:
-    """What a model is shown of a list: each item under its position, as text."""
+    """Makes the answer of a list: each item under its position."""
 
     def __init__(self, call: Call, listed: ToolList) -> None:
         self._call = call
@@ -190,7 +190,7 @@ class ListAnswers:
         modified: Mapping[Item, Any],
         notes: Sequence[str],
     ) -> dict[str, Any]:
-        """Return the answer: the list, how long it is, and its token."""
+        """Return the answer: the list, its length, and its token."""
         root, level = snapshot.root, self._list.levels[0]
         if isinstance(level, DocumentLevel):
             items: Any = self._document(root, level, modified, arguments.row)
@@ -253,8 +253,8 @@ class ListAnswers:
 
 
 def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
-    """Yield what is shown of the rows of a list: not what their place says."""
-    placed = {level.position, *level.foreign_key}
+    """Yield the columns to show of a list's rows, without those that their place determines."""
+    placed = {level.position, *level.parents}
     for name, column in table.columns.items():
         if name == table.own or (column.shown and name not in placed):
             yield column
@@ -264,7 +264,7 @@ _MAX_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class ListEditor:
-    """Edits a list for one call."""
+    """Edits a list, for one call."""
 
     def __init__(self, call: Call, arguments: DbEditList) -> None:
         self._call = call
@@ -275,7 +275,7 @@ class ListEditor:
         self._added: list[tuple[list[Any], Sequence[NewRow]]] = []  # what hooks are to look at
 
     def edit(self) -> dict[str, Any]:
-        """Edit the list, and return it as it is then; or as it would be, for a preview."""
+        """Edit the list, and return the answer; a preview changes nothing."""
         arguments = self._arguments
         edits = [_edit_of(each) for each in arguments.edits]
         drafts = self._call.pending_drafts([arguments.row], self._table.entity)
@@ -304,8 +304,8 @@ class ListEditor:
         """Return the row that has the list.
 
         Raises:
-            BadRefError: there is none.
-            ToolError: it is not for the session to change.
+            BadRefError: it does not exist.
+            ToolError: the session may not change it.
         """
         table, ref = self._table, self._arguments.row
         keys = self._call.resolve([(ref, table.entity)])
@@ -320,7 +320,7 @@ class ListEditor:
         return row
 
     def _snapshot(self, row: Any, *, lock: bool) -> Snapshot:
-        """Return the list as it is; rows without order have one where the model has seen it."""
+        """Read the list; rows without a usable order get one if the model has seen it."""
         is_seen = self._arguments.preview or self._arguments.token is not None
         try:
             return Snapshot.read(
@@ -330,12 +330,12 @@ class ListEditor:
             raise unordered_list(self._list.name, error.fact, is_seen=is_seen) from None
 
     def _prepare(self, plan: Plan) -> dict[str, list[str]]:
-        """Have hooks look at all that is planned, and hold what goes along to what a model may do.
+        """Call the hooks of all planned changes, and check cascades.
 
-        Rows that are removed are deleted here, where that is what becomes of them.
+        Rows that are removed by deleting them are deleted here.
 
         Returns:
-            the refs of rows that go, or are changed, with others.
+            the refs of rows that are deleted or changed with others.
         """
         others: dict[str, list[str]] = {}
         for level, rows in _by_level(plan.removed):
@@ -352,11 +352,11 @@ class ListEditor:
         return others
 
     def _check(self, plan: Plan) -> None:
-        """Check what a model may do, before anything is done or any hook is asked.
+        """Check what the model may do, before hooks are called and anything is changed.
 
         Raises:
-            ToolError: something is not for it.
-            BadRefError: what it refers to is not known.
+            ToolError: it may not.
+            BadRefError: a ref in the data is not known.
         """
         self._check_owned(
             [*(row for row, _ in plan.removed), *(each.row for each in plan.changed)]
@@ -388,7 +388,7 @@ class ListEditor:
         self._call.resolve(refs)
 
     def _check_owned(self, rows: Iterable[Any]) -> None:
-        """Check that rows are the owner's, and not only to be read: one statement a table."""
+        """Check that the owner may write rows: one statement a table."""
         for table, same in self._changes.by_table(rows):
             rules = self._call.write_conditions(table)
             if not rules:
@@ -404,7 +404,7 @@ class ListEditor:
                 raise foreign_row(refs[0], None, refs)
 
     def _prepare_changed(self, plan: Plan, others: dict[str, list[str]]) -> None:
-        """Have hooks look at rows that stay, each with what it is given; all that move at once."""
+        """Call the hooks of rows that stay: for each row with new values, once for moved rows."""
         report = CascadeReport(self._call, self._changes)
         unlinked = [
             RowChange(row, None, placement=dict.fromkeys(level.foreign_key))
@@ -428,10 +428,10 @@ class ListEditor:
         plan.changed += [replace(each, placement={}) for each in unlinked if each.values]
 
     def _prepare_new(self, target: ToolTable, new_rows: Sequence[NewRow]) -> None:
-        """Have hooks look at new rows of one list.
+        """Call the hooks of new rows of one list.
 
         Raises:
-            SetupError: a hook adds some, or takes some out.
+            SetupError: a hook adds records, or removes some.
         """
         records = [{**new.values, **new.placed} for new in new_rows]
         made: list[Any] = []
@@ -453,7 +453,7 @@ class ListEditor:
 
 
 def _edit_of(given: ListEdit) -> Edit:
-    """Return an edit as the executor takes it."""
+    """Return an edit for the executor."""
     path: Any = given.ref if given.path is None else given.path
     to: Any = given.to
     match given.action:

@@ -82,10 +82,10 @@ from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, ToolTables
 
 
 def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTables) -> list[str]:
-    """Return what a model is told of characters that were left out of its data.
+    """Return notes on NUL characters that were removed from data.
 
     Raises:
-        ToolError: one was in what is no text, or there is no such table or column.
+        ToolError: one was in a value that is not text, or there is no such table or column.
     """
     counts = Counter[str]()
     for path, count in removed.items():
@@ -97,7 +97,7 @@ def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTabl
 
 
 def _column_path(path: Path, arguments: Arguments, tables: ToolTables) -> str:
-    """Return what a model calls the column that a path leads to, if that takes texts."""
+    """Return the model's path of a text column."""
     name, rest = arguments.table, path
     if isinstance(arguments, DbCreate) and path[0] == "also":
         name, rest = arguments.also[int(path[1])].table, path[2:]
@@ -109,10 +109,10 @@ def _column_path(path: Path, arguments: Arguments, tables: ToolTables) -> str:
 
 
 def _path_in_row(names: Sequence[str], table: ToolTable) -> str | None:
-    """Return the path to a column through what is nested in a row, `None` if it has no end.
+    """Return the path to a column through nested rows; `None` if it ends before a column.
 
     Raises:
-        ToolError: there is no such column, or it takes no texts.
+        ToolError: there is no such column, or it does not take texts.
     """
     for n, name in enumerate(names, start=1):
         if name in table.columns:
@@ -131,7 +131,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Record = dict[str, Any]
-"""Values of a row by attribute; refs are text."""
+"""The values of a row by attribute; refs are text."""
 
 
 def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[Record]:
@@ -143,7 +143,7 @@ def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list
 def new_rows(
     table: ToolTable, payloads: Sequence[Mapping[str, Any]], entities: Entities
 ) -> list[NewRow]:
-    """Return new rows, those inside of them by relationship too."""
+    """Return new rows, with the rows nested in them."""
     usable = {column.name: column for column in table.columns.values() if column.creatable}
 
     def row(payload: Mapping[str, Any]) -> NewRow:
@@ -155,12 +155,16 @@ def new_rows(
 
 
 def new_contents(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what new drafts are to hold."""
+    """Return the content of new drafts."""
     return _map_rows(payloads, lambda payload: draft_changes(table, payload))
 
 
 def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
-    """Check that new rows have what they must have, once hooks have enriched them."""
+    """Check that new rows have their required values, after hooks.
+
+    Raises:
+        ToolError: one lacks a value.
+    """
     required = [column for column in table.columns.values() if column.required]
 
     def check(record: Record) -> None:
@@ -173,7 +177,7 @@ def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
 
 
 def _map_rows(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
-    """Return what is made of each of several rows; an error says of which it is."""
+    """Apply a function to each of several rows; errors get the row's number."""
     made = []
     for number, row in enumerate(rows, start=1):
         try:
@@ -184,7 +188,11 @@ def _map_rows(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
 
 
 def update_record(table: ToolTable, payload: Mapping[str, Any]) -> Record:
-    """Return the record of what is to be changed."""
+    """Return the values of an update.
+
+    Raises:
+        ToolError: a column is not writable, or a value does not fit.
+    """
     usable = {column.name: column for column in table.columns.values() if column.updatable}
     record = _record(table, payload, usable)
     emptied = [n for n, value in record.items() if value is None and not usable[n].nullable]
@@ -200,21 +208,22 @@ def draft_changes(
     stored: bool = False,
     whole: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what is to be changed of a draft's content, in JSON as it was given.
+    """Return changes of a draft's content as JSON.
 
-    It may have what a new row may be given, and by relationship what is nested in it: objects for
-    new rows, and refs of those that are there.
+    They may have everything that a new row may have, and nested rows by relationship: objects for
+    new rows, refs for existing ones.
 
     Args:
-        table: of whose rows the draft is.
-        payload: the changes, or all of the content.
-        stored: whether it is content that the registry has: an application may have said in it
-            which class it is of, though that is not for a model to say.
-        whole: what the draft holds then, and its ref as its key; `None` if that is the payload.
+        table: the table of the draft.
+        payload: the changes, or the complete content.
+        stored: whether it is content from the registry, in which an application may have set the
+            discriminator, which a model may not.
+        whole: the resulting content with the draft's ref as its key; `None` if that is the
+            payload.
 
     Raises:
-        ToolError: it is nothing that could be saved.
-        DraftContentError: it says that it is of a class that a model may not use.
+        ToolError: it could not be saved.
+        DraftContentError: it is of a class that a model may not use.
     """
     table = table_of_content(table, payload, stored=stored)
     whole = payload if whole is None else whole
@@ -248,12 +257,11 @@ def draft_changes(
 def table_of_content(
     table: ToolTable, content: Mapping[str, Any], *, stored: bool = False
 ) -> ToolTable:
-    """Return the table of the class that content says it is of: one that a model may create.
+    """Return the table of the class that content says it is of, if a model may create its rows.
 
     Raises:
         DraftContentError: there is no such class.
-        ToolError: it was stored so, and is none that the model may use.
-        ToolError: rows of it are not for the model to create.
+        ToolError: the stored class is not one that the model may use, or may create.
     """
     class_ = explicit_class(table.model, content)
     if class_ is None:
@@ -265,9 +273,12 @@ def table_of_content(
 
 
 def _check_references(table: ToolTable, payload: Mapping[str, Any]) -> None:
-    """Check that a reference that is said by a relationship and in its column is the same.
+    """Check that a reference has the same value in its column and its relationship.
 
-    A new row has no ref yet: no value in the column agrees with it.
+    A nested new row has no ref yet: the column must be empty then.
+
+    Raises:
+        ToolError: they differ.
     """
     by_columns: dict[tuple[str, ...], str] = {}
     for name, columns in table.references().items():
@@ -286,7 +297,7 @@ def _check_references(table: ToolTable, payload: Mapping[str, Any]) -> None:
 
 
 def _unwritable_content(table: ToolTable, fact: str) -> ToolError:
-    """Return the error for what an application has stored, and a model may not know."""
+    """Return the error for stored content that the model may not know."""
     return invalid_content(
         f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
         "leave it as it is, or create a row with values of your own",
@@ -294,7 +305,7 @@ def _unwritable_content(table: ToolTable, fact: str) -> ToolError:
 
 
 def _writable_relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
-    """Return the relationships by which a model may relate new rows to others."""
+    """Return the relationships that a model may use in new rows."""
     references = table.references()
     return [
         name
@@ -306,7 +317,7 @@ def _writable_relationships(table: ToolTable, usable: Collection[str]) -> list[s
 
 
 def _nested_content(table: ToolTable, name: str, value: Any, *, stored: bool) -> Any:
-    """Return what is to be nested in a draft, checked by the table that it is of."""
+    """Return nested content of a draft, checked by the table of the related rows."""
     is_list = bool(table.relationship(name).uselist)
     if value is not None and isinstance(value, list) is not is_list:
         expected = "a list of objects or refs" if is_list else "an object, or a ref"
@@ -373,7 +384,7 @@ def _record(
 
 
 def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Yield the refs in records, each with the entity that is needed."""
+    """Yield the refs in records, each with the required entity."""
     for record in records:
         for name, value in record.items():
             column = table.columns.get(name)
@@ -385,16 +396,16 @@ def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tup
 def deduplicate_records(
     records: Sequence[Record], names: Sequence[str]
 ) -> tuple[list[Record], list[list[int]]]:
-    """Return records without those that a later one repeats: the last wins, where the first stood.
+    """Return records without those that a later one repeats; the last one replaces the first.
 
-    As in a unique constraint, no value is the same as no value: such records are all kept.
+    As in a unique constraint, null equals nothing: such records are all kept.
 
     Args:
         records: of new rows.
-        names: of the attributes that tell rows apart.
+        names: of the attributes that identify a row.
 
     Returns:
-        the records, and which of the given ones became one, counted from 1.
+        the records, and the numbers (from 1) of those that became one.
     """
     places: dict[str, list[int]] = {}
     for n, record in enumerate(records, start=1):
@@ -409,7 +420,7 @@ _LITERALLY = "; a backslash after '<' means these letters themselves"
 _Rows = TypeVar("_Rows", bound=NewRows)
 
 Leaf = Callable[[str, Any, str | None], Any]
-"""Is given the name of a field, a value in it, and the entity of whose keys it is if a number."""
+"""Takes a field, a value in it, and the entity of keys if it is an integer."""
 
 
 def decode_arguments(
@@ -419,16 +430,16 @@ def decode_arguments(
     *,
     drafts: bool = True,
 ) -> Arguments:
-    """Return arguments with what marks stand for in their place: at most one round trip.
+    """Replace marks in arguments by the keys that they stand for: at most one round trip.
 
     Args:
         arguments: checked.
         tables: that a model may use.
-        conversation: in which marks mean something.
-        drafts: whether there are drafts.
+        conversation: whose marks they are.
+        drafts: whether drafts are enabled.
 
     Raises:
-        ToolError: a text was cut, or has a mark that stands for nothing.
+        ToolError: a text was cut, or has an unknown mark.
         BadRefError: a mark names a draft, which has no key.
     """
     collector = _MarkCollector({}, [])
@@ -445,10 +456,10 @@ def decode_arguments(
 def decode_values(
     values: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
 ) -> dict[str, Any]:
-    """Return values of an application's tool, by name, with what marks stand for; see `decoded`.
+    """Replace marks in the arguments of a function tool; see `decode_arguments`.
 
     Raises:
-        ToolError: a text was cut, or has a mark that stands for nothing.
+        ToolError: a text was cut, or has an unknown mark.
         BadRefError: a mark names a draft, which has no key.
     """
     collector = _MarkCollector({}, [])
@@ -467,7 +478,7 @@ def _values(values: Mapping[str, Any], leaf: Leaf) -> dict[str, Any]:
 def _document(
     field: str, value: Any, places: Places, leaf: Leaf, entity: str | None = None
 ) -> Any:
-    """Return what `leaf` makes of a document, which is in a field."""
+    """Return a document with its leaves replaced."""
     try:
         return map_document(
             value, places, partial(leaf, field), lambda name: leaf(field, name, None), entity
@@ -478,7 +489,7 @@ def _document(
 
 @dataclass(slots=True)
 class _MarkCollector:
-    """The marks in a call, each with the field where it was first seen."""
+    """Collects the marks in a call, each with the first field that has it."""
 
     marks: dict[str, str]
     fields: list[str]
@@ -500,9 +511,9 @@ class _MarkCollector:
 def _resolve_marks(
     marks: Mapping[str, str], conversation: SessionConversation, entities: Container[str]
 ) -> dict[str, Key]:
-    """Return what marks stand for, given with the fields that they stand in.
+    """Return the keys of marks.
 
-    Those of other entities were shown to no model, whoever has met their rows.
+    Marks of other entities are refused: the model was never shown them.
     """
     keys = conversation.known_keys(marks)
     for ref, field in marks.items():
@@ -517,7 +528,7 @@ def _resolve_marks(
 
 
 def _key_of_draft(ref: str, field: str, conversation: SessionConversation) -> Key:
-    """Return the key of a draft that is a row by now."""
+    """Return the key of a draft that was saved."""
     try:
         return conversation.resolve(ref)
     except UnknownDraftError:
@@ -525,7 +536,7 @@ def _key_of_draft(ref: str, field: str, conversation: SessionConversation) -> Ke
 
 
 def _decode_text(keys: Mapping[str, Key], field: str, value: Any, entity: str | None) -> Any:
-    """Return a text as it is to be stored, or the number that it stands for in a document."""
+    """Return a text with its marks decoded, or the integer key that a document has."""
     if not isinstance(value, str) or not has_marks(value):
         return value
     marks = marks_in(value)
@@ -565,9 +576,9 @@ def _unknown_mark(field: str, ref: str) -> ToolError:
 
 
 def item_table(edit: ListEdit, listed: ToolList) -> ToolTable | None:
-    """Return the table of the items that an edit is of, if they are rows.
+    """Return the table of the items that an edit is about, if they are rows.
 
-    Which level of the list it is in, a path or a ref tells.
+    The length of its path, or the entity of its ref, says which level of the list that is.
     """
     ref = None if edit.ref is None else parse_ref(edit.ref)
     entities = [table.entity for table in listed.tables[1:]]
@@ -579,10 +590,11 @@ def item_table(edit: ListEdit, listed: ToolList) -> ToolTable | None:
 
 
 class _ArgumentWalker:
-    """Goes through the arguments of a call.
+    """Applies a function to the values in the arguments of a call.
 
     Args:
-        leaf: is given each value that is no list or object, and each name in a document.
+        tables: that a model may use.
+        leaf: the function.
     """
 
     def __init__(self, tables: ToolTables, leaf: Leaf) -> None:
@@ -590,7 +602,7 @@ class _ArgumentWalker:
         self._leaf = leaf
 
     def walk(self, arguments: Arguments) -> Arguments:
-        """Return arguments with what `leaf` makes of their values."""
+        """Return arguments with their values replaced."""
         table = self._tables.get(arguments.table)
         if isinstance(arguments, DbCreate):
             also = [self._new_rows(each) for each in arguments.also]
@@ -641,7 +653,7 @@ class _ArgumentWalker:
         return {name: self._field(name, value, table) for name, value in row.items()}
 
     def _field(self, name: str, value: Any, table: ToolTable) -> Any:
-        """Return the value of a column, or related rows inside of a draft."""
+        """Return the value of a column, or the related rows nested in a draft."""
         column, target = table.columns.get(name), table.targets.get(name)
         if column is not None:
             return self._value(name, value, column)
@@ -684,16 +696,16 @@ class _ArgumentWalker:
 
 @dataclass(slots=True)
 class Batch:
-    """Rows of one table that are made by one call.
+    """New rows of one table in one call.
 
     Attributes:
-        table: whose rows.
-        writing: what hooks are told; its records are the values of the rows.
-        rows: what is made, those of drafts first.
-        drafts: the refs of the drafts that the first rows are of.
-        fixed: whether each row is one that is there in another place: a draft, inside of another
-            row, or one with others inside.
-        merged: which records became one, as `deduplicated` tells.
+        table: the table.
+        writing: for hooks; its records are the values of the rows.
+        rows: the new rows, those of drafts first.
+        drafts: the refs of the drafts that the first rows are made of.
+        is_fixed: whether each row is tied to something else: a draft, an outer row, or nested
+            rows. Hooks may not add or remove records then.
+        merged: the numbers of records that became one; see `deduplicate_records`.
     """
 
     table: ToolTable
@@ -704,12 +716,12 @@ class Batch:
     merged: list[list[int]] = dataclasses_field(default_factory=list)
 
     def labelled_rows(self) -> Iterator[tuple[str, NewRow]]:
-        """Yield the rows, with what they are called: drafts by their refs."""
+        """Yield the rows with their names in errors: the ref of a draft, or a number."""
         names = [*self.drafts, *map(str, range(1, len(self.rows) + 1 - len(self.drafts)))]
         yield from zip(names, self.rows, strict=True)
 
     def merge(self, names: Sequence[str]) -> None:
-        """Leave out rows that a later one repeats."""
+        """Remove rows that a later one repeats."""
         kept, self.merged = deduplicate_records([row.values for row in self.rows], names)
         distinct = {id(record): record for record in kept}
         by_values = {id(row.values): row for row in self.rows}
@@ -717,15 +729,15 @@ class Batch:
         self.writing.records = kept
 
     def nested_paths(self) -> list[str]:
-        """Return the paths of relationships by which rows of no draft have others inside."""
+        """Return the paths of relationships with nested rows, except in drafts."""
         rows = self.rows[len(self.drafts) :]
         return list(dict.fromkeys(path for row in rows for path in _paths(row, self.table)))
 
     def apply_records(self) -> None:
-        """Put what hooks have made of the records into the rows, wherever they have moved them.
+        """Copy the records, as hooks left them, into the rows.
 
         Raises:
-            SetupError: they have added records, or taken some out.
+            SetupError: a hook has added or removed records.
         """
         # a record in place of another is of the same row; one that was moved is known by itself
         places = {id(row.values): place for place, row in enumerate(self.rows)}
@@ -741,10 +753,10 @@ class Batch:
             self.rows[place].values.update(record)
 
     def rebuild_rows(self, names: Sequence[str] | None) -> None:
-        """Make rows of the records that hooks have left.
+        """Make the rows of the records that hooks left.
 
         Args:
-            names: of the attributes that tell them apart, if those that are the same become one.
+            names: of the attributes that identify rows; equal ones become one.
         """
         if names is not None:
             self.writing.records, self.merged = deduplicate_records(self.writing.records, names)
@@ -781,7 +793,7 @@ def check_create_arguments(new: NewRows, *, drafts: bool) -> None:
 def combine_answers(
     answers: Sequence[dict[str, Any]], saved: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """Return one answer of those to each table."""
+    """Return one answer of those for each table."""
     first, *others = answers
     answer = first | ({"saved": dict(saved)} if saved else {})
     answer |= {"also": others} if others else {}

@@ -69,14 +69,14 @@ from alfred_refs.tools.serialization import limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
-"""A label, or values by column; a list of labels, one for each ref, `beliefs` has looked at."""
+"""A label or values by column; for several refs a list of labels, which was checked before."""
 
 
 def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOption]:
-    """Return the loader options that load what rows are expected to have, and their labels.
+    """Return loader options for the expected columns and the label.
 
     Raises:
-        ToolError: a column is none that a model may use.
+        ToolError: the model may not use a column.
     """
     label = table.keys.label
     names = [] if label is None or label.attribute is None else [label.attribute]
@@ -86,7 +86,7 @@ def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOptio
 
 
 def label_of(table: ToolTable, instance: Any) -> str | None:
-    """Return the label of a row, as far as that is loaded."""
+    """Return the label of a row, if its attribute is loaded."""
     label = table.keys.label
     return None if label is None else label.line(sqla.state_of(instance).dict)
 
@@ -94,10 +94,10 @@ def label_of(table: ToolTable, instance: Any) -> str | None:
 def differences(
     table: ToolTable, instance: Any, expect: Expected
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what a row has otherwise: the column, what was expected and what there is, as JSON.
+    """Yield the differences between a row and what is expected: column, expected, actual, as JSON.
 
     Raises:
-        ToolError: what is expected cannot be told of such rows.
+        ToolError: the rows have no such column or label.
     """
     if isinstance(expect, Mapping):
 
@@ -122,7 +122,7 @@ def differing_values(
     expect: Mapping[str, Any],
     value_of: Callable[[ToolColumn], Any],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the columns that have other values than expected, with both as JSON."""
+    """Yield the columns whose value differs from the expected one, with both as JSON."""
     for name, json_value in expect.items():
         column = table.column(name)
         expected, (actual, _) = column.accept(json_value), limit_depth(value_of(column))
@@ -135,7 +135,7 @@ _UNCHANGED = "nothing was changed"
 
 
 RowValues = Mapping[int, Mapping[str, Sequence[Any]]]
-"""By the `id()` of new rows, what each column was said to have: a ref, and the key it names."""
+"""By `id()` of a new row, the values given for each column: the ref and the key that it names."""
 
 
 def check_new_rows(
@@ -175,12 +175,12 @@ def check_new_rows(
 def row_values_of(
     rows: Iterable[NewRow], entities: Entities, keys: Mapping[Any, Key]
 ) -> RowValues:
-    """Return what new rows and those inside them have.
+    """Return the values of new rows, including nested ones.
 
     Args:
         rows: the new rows.
-        entities: say which columns have refs.
-        keys: that refs name, by these and the entity that is needed.
+        entities: know which columns have refs.
+        keys: by ref and required entity.
     """
     every = [each for row in rows for each in (row, *row.inside())]
     return {
@@ -198,7 +198,7 @@ def _columns(
 
 
 def _nested_places(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
-    """Yield a new row and those inside it, with where they stand."""
+    """Yield a new row and those nested in it, with their paths."""
     yield place, record
     relationships = inspect(record.model).mapper.relationships
     for name, others in record.related.items():
@@ -209,7 +209,7 @@ def _nested_places(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
 
 
 def _check_class(link: Link, places: Mapping[int, str]) -> None:
-    """Check that a relationship leads to a row of its class, and not of one beside it."""
+    """Check that related rows are of the relationship's class, not of a sibling class."""
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if not isinstance(link.other, relationship.mapper.class_):
         raise invalid_content(
@@ -219,7 +219,7 @@ def _check_class(link: Link, places: Mapping[int, str]) -> None:
 
 
 def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
-    """Check that no relationship is said to have one row twice: nobody says what to store."""
+    """Check that no relationship has one row twice."""
     known = set[tuple[int, str, int]]()
     for link in links:
         pair = id(link.instance), link.name, id(link.other)
@@ -232,7 +232,7 @@ def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
 
 
 def _check_columns(builder: Builder, places: Mapping[int, str], row_values: RowValues) -> None:
-    """Check that the columns of a reference say what its relationship says, which is stored."""
+    """Check that foreign key columns agree with the relationships, which are saved."""
     records = {id(instance): record for record, instance in builder.made}
     for link in builder.links:
         columns = row_values.get(id(records[id(link.instance)]), {})
@@ -246,7 +246,7 @@ def _check_columns(builder: Builder, places: Mapping[int, str], row_values: RowV
 
 
 def _reference_values(link: Link) -> Iterator[tuple[str, Any]]:
-    """Yield the columns that a link gives a value to in its own instance, and these values."""
+    """Yield the foreign key columns that a many-to-one link writes, and their values."""
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if relationship.direction is MANYTOONE:
         own = sqla.attributes_of(relationship.parent, relationship.local_columns)
@@ -257,7 +257,7 @@ def _reference_values(link: Link) -> Iterator[tuple[str, Any]]:
 
 
 def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
-    """Check that no row is said to have two parents by the same columns."""
+    """Check that no row has two parents by the same foreign key."""
     parents: dict[Any, tuple[Any, Link]] = {}
     for link in links:
         relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
@@ -277,13 +277,13 @@ def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
 
 
 def _new_children(link: Link) -> Sequence[Any]:
-    """Return what a relationship of a new row has, however it is loaded."""
+    """Return the rows in a relationship of a new row."""
     history = sqla.state_of(link.instance).attrs[link.name].history
     return [*(history.added or ()), *(history.unchanged or ())]
 
 
 def _replaced_row_error(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> ToolError:
-    """Return the error for a row that its place has lost to another one."""
+    """Return the error for a row that another one has replaced in a collection or reference."""
     collection = sqla.state_of(link.instance).dict.get(link.name)
     same = getattr(collection, "keyfunc", None)
     holder = None if same is None or collection is None else collection.get(same(link.other))
@@ -301,7 +301,7 @@ def _replaced_row_error(link: Link, links: Sequence[Link], places: Mapping[int, 
 
 
 def _place(link: Link, places: Mapping[int, str]) -> str:
-    """Return where a row is related, and which it is if it was named."""
+    """Return the path of a related row, with its ref if it has one."""
     where = f"'{places[id(link.instance)]}.{link.name}'"
     if link.ref is not None:
         return f"{link.ref!r} in {where}"
@@ -313,13 +313,13 @@ _Rows = TypeVar("_Rows", bound=NewRows)
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A row that a write names, and what the model takes it to be.
+    """A row that a write names, and what the model expects it to be.
 
     Attributes:
         ref: of the row.
-        table: of which it is.
-        field: where the model says what it is.
-        said: the label, or values by column; `None` where it says nothing.
+        table: of the row.
+        field: where the model states the expectation.
+        value: the label, or values by column; `None` if nothing is stated.
     """
 
     ref: str
@@ -329,11 +329,11 @@ class Expectation:
 
 
 def check_expectations(call: Call, arguments: Arguments) -> Arguments:
-    """Return a write without what it says of the rows that it names, once that holds.
+    """Verify `expect` and label fields against the database; return the arguments without them.
 
     Raises:
-        BadRefError: it names no row.
-        ToolError: a row is another than the model thinks, or it does not say what it thinks.
+        BadRefError: a ref does not name a row.
+        ToolError: a row is not what the model expects, or an expectation is missing.
     """
     expectations: list[Expectation] = []
     checked = _ExpectationReader(call.setting.tables, expectations).without_labels(arguments)
@@ -361,7 +361,7 @@ def check_expectations(call: Call, arguments: Arguments) -> Arguments:
 def _check_expectation(
     call: Call, expectation: Expectation, value: str | Mapping[str, Any], label: str | None
 ) -> None:
-    """Check that a row has the label that a model says, or the values."""
+    """Check that a row has the expected label or values."""
     if isinstance(value, str) and label is not None:
         if not _matches_label(label, value, call):
             raise unexpected_row(expectation.ref, "label", label, value)
@@ -381,7 +381,7 @@ def _check_expectation(
 def _check_unambiguous(
     call: Call, expectations: Iterable[Expectation], labels: Mapping[str, str]
 ) -> None:
-    """Check that labels tell rows from all others that the conversation knows."""
+    """Check that no other row that the conversation knows has the same label."""
     rows = {
         each: (each.table.entity, label)
         for each in expectations
@@ -395,7 +395,7 @@ def _check_unambiguous(
 
 
 def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
-    """Return the labels of rows and pending drafts, by ref, as far as the session sees them."""
+    """Return the labels of rows and pending drafts, by ref, if the session sees them."""
     by_table: dict[ToolTable, list[str]] = {}
     for each in expectations:
         by_table.setdefault(each.table, []).append(each.ref)
@@ -413,7 +413,7 @@ def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
 
 
 def _matches_label(label: str, value: str, call: Call) -> bool:
-    """Tell whether a text is a label: as it is, without keys, or as rows show it."""
+    """Return whether a text is a label: as stored, without keys, or as rows show it."""
     spellings = (
         label,
         clean(label),
@@ -425,7 +425,7 @@ def _matches_label(label: str, value: str, call: Call) -> bool:
 def _split_expectations(
     expect: Any, table: ToolTable, refs: Collection[str]
 ) -> tuple[Mapping[str, Any], Any]:
-    """Return what `expect` says by ref, and what else it says."""
+    """Split `expect` into expectations by ref, and the others."""
     if not isinstance(expect, Mapping):
         return {}, expect
     by_ref = {name: value for name, value in expect.items() if name in refs}
@@ -436,11 +436,11 @@ def _split_expectations(
 
 
 class _ExpectationReader:
-    """Takes out of arguments what they say of rows.
+    """Removes expectations from arguments, and collects them.
 
     Args:
         tables: that a model may use.
-        beliefs: is added to.
+        expectations: the list to add to.
     """
 
     def __init__(self, tables: ToolTables, expectations: list[Expectation]) -> None:
@@ -448,7 +448,7 @@ class _ExpectationReader:
         self._expectations = expectations
 
     def without_labels(self, arguments: Arguments) -> Arguments:
-        """Return arguments as they are without labels."""
+        """Return arguments without labels."""
         table = self._tables.by_name(arguments.table)
         match arguments:
             case DbCreate():
@@ -472,7 +472,7 @@ class _ExpectationReader:
         return write.model_copy(update=update)
 
     def _selected(self, table: ToolTable, write: DbUpdate | DbDelete) -> Any:
-        """Note what is said of the rows that filters name; return what is said by column."""
+        """Collect expectations of the rows that filters name; return those by column."""
         selected = row_refs(write.filters, table)
         others = {
             ref: entity for ref, entity in refs_in(write.filters, table) if ref not in selected
@@ -503,7 +503,7 @@ class _ExpectationReader:
     def _add(
         self, table: ToolTable, refs: Sequence[Any], expect: Any, field: str = "expect"
     ) -> None:
-        """Note what is said of rows: nothing, the same of all, or something of each."""
+        """Add expectations of rows: none, the same for all, or one for each."""
         values = expect if isinstance(expect, list) else [expect] * len(refs)
         is_valid = all(each is None or isinstance(each, str | dict) for each in values)
         if len(values) != len(refs) or not is_valid:
@@ -513,7 +513,7 @@ class _ExpectationReader:
                 self._expectations.append(Expectation(ref, table, field, each))
 
     def _rows(self, table: ToolTable, data: Any) -> Any:
-        """Return values by column, of a row or of several, without the labels of refs."""
+        """Return one row or several without the labels of refs."""
         if isinstance(data, list):
             return [self._rows(table, each) for each in data]
         if not isinstance(data, dict):
@@ -530,7 +530,7 @@ class _ExpectationReader:
     def _take_label(
         self, table: ToolTable, target: ToolTable | None, name: str, row: dict[str, Any]
     ) -> None:
-        """Take out of a row what it says of those that one of its fields names by refs."""
+        """Move the label field of a column of refs from a row to the expectations."""
         is_list = isinstance(row[name], list)
         field = f"_{name}_label{'s' * is_list}"
         if target is not None and field not in table.columns:

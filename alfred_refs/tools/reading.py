@@ -81,14 +81,14 @@ from alfred_refs.tools.tables import ToolTable
 
 
 class Reader:
-    """Reads for one call."""
+    """Answers `db_read`, for one call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self._setting = call.setting
 
     def read(self, arguments: DbRead) -> dict[str, Any]:
-        """Return the answer to a question."""
+        """Return the answer to a read."""
         table = self._setting.tables.by_name(arguments.table)
         asked, semantic = _split_semantic(arguments)
         totals = self._totals(asked, table)
@@ -110,7 +110,7 @@ class Reader:
         return self._answer(reading, table, arguments, cursor, refs)
 
     def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
-        """Return the totals that are asked for in place of rows."""
+        """Return the aggregates that a read asks for instead of rows."""
         totals = totals_of(asked, table)
         if totals and not all(each.allows_totals() for each in self._setting.hooks_of(table)):
             raise no_totals(table.name)
@@ -159,7 +159,7 @@ class Reader:
     def _rows(
         self, entries: Sequence[Any], shape: Shape, rendering: Rendering, drafts: DraftRows
     ) -> list[Row]:
-        """Return rows until there is enough text, and one at least."""
+        """Return rows until the space is used, at least one."""
 
         def render(entry: Any) -> Row:
             return (drafts if isinstance(entry, DraftRecord) else rendering).row(entry, shape)
@@ -170,9 +170,9 @@ class Reader:
     def _resolve_filters(
         self, asked: DbRead, table: ToolTable, totals: Totals | None, cursor: Cursor | None
     ) -> _FilterRefs:
-        """Return what refs in filters name: at most one round trip for drafts, one for rows.
+        """Resolve the refs in filters: at most one round trip for drafts, one for rows.
 
-        In totals there are rows alone: a draft is refused where one is needed.
+        Totals are only of rows: a draft is refused.
         """
         filters = [*asked.filters, *asked.or_filters]
         if asked.drafts:
@@ -185,7 +185,7 @@ class Reader:
         return _FilterRefs(drafts, self._call.resolve(refs_in(filters, table, drafts)))
 
     def _pending(self, asked: DbRead, table: ToolTable, cursor: Cursor | None) -> dict[str, Draft]:
-        """Return the pending drafts of a table; without filters no more than may be shown."""
+        """Return the pending drafts of a table; without filters only as many as can be shown."""
         last = 0 if cursor is None else cursor.draft or 0
         drafts = (
             draft
@@ -226,7 +226,7 @@ class Reader:
         return self._find_rows(page.statement(conditions, order), reading, page)
 
     def _check_missing(self, reading: Reading, page: _Page, instances: Sequence[Any]) -> None:
-        """Check that rows are there which are named and not found, or where nothing is found."""
+        """Check that rows exist that are named and were not found."""
         asked, table, keys = reading.arguments, page.shape.table, page.refs.keys
         if instances:
             if page.cursor is not None or reading.keys is not None:
@@ -260,10 +260,11 @@ class Reader:
         return found[: page.limit], len(found) > page.limit
 
     def _after_cursor(self, cursor: Cursor, order: Order) -> Condition:
-        """Return that a row comes after the one where a read stopped, though that be gone by now.
+        """Return the condition that continues a read after its cursor, though the row may be deleted.
 
         Raises:
-            ToolError: it is not the cursor of this read, or needs what that row had.
+            ToolError: it is not a cursor of this read, or the values of its row cannot be looked
+                up.
         """
         ref = parse_ref(cursor.ref or "")
         known = [str(ref)] if ref is not None and ref.entity == order.table.entity else []
@@ -282,7 +283,7 @@ class Reader:
     def _cursor_after(
         self, reading: Reading, question: DbRead, page: _Page, last: Any, rows: int
     ) -> Cursor:
-        """Return where a read stopped: after the last draft or row, and so many rows."""
+        """Return the cursor after the last draft or row."""
         asked, table = question_of(question), page.shape.table
         if reading.keys is not None:
             return Cursor(question=asked, shown=page.start + rows)
@@ -300,10 +301,10 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _FilterRefs:
-    """What the refs in the filters of a question name.
+    """What the refs in the filters of a read name.
 
     Attributes:
-        drafts: by their refs, those that are named as rows of the table.
+        drafts: those that are named as rows of the table, by ref.
         keys: of all other rows.
     """
 
@@ -313,13 +314,13 @@ class _FilterRefs:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """What of the rows that a question asks for is shown.
+    """The part of the rows that is shown.
 
     Attributes:
-        shape: what of each.
-        limit: how many.
-        cursor: where the page before ended.
-        named: what the refs of the question name.
+        shape: the columns of each row.
+        limit: how many rows.
+        cursor: where the previous page ended.
+        refs: what the refs in the filters name.
     """
 
     shape: Shape
@@ -330,28 +331,28 @@ class _Page:
     def statement(
         self, conditions: Sequence[Condition], order: Order | GivenOrder
     ) -> Select[tuple[Any]]:
-        """Return the statement that reads rows, and one more: it tells whether there are more."""
+        """Return the SELECT of rows, with one more than is shown: there are more then."""
         selected = self.shape.statement().where(*conditions)
         return selected.order_by(*order.by()).limit(self.limit + 1)
 
     @property
     def start(self) -> int:
-        """How many rows were shown before, where a hook gives the order."""
+        """How many rows earlier pages have shown, if a hook gives the order."""
         return 0 if self.cursor is None else self.cursor.shown or 0
 
     @property
     def last_draft(self) -> int:
-        """The number of the last draft that was shown before."""
+        """The number of the last draft on earlier pages."""
         return 0 if self.cursor is None else self.cursor.draft or 0
 
     @property
     def has_rows_before(self) -> bool:
-        """Whether rows were shown before, and with them all drafts."""
+        """Whether earlier pages have shown rows, and so all drafts."""
         return self.cursor is not None and self.cursor.draft is None
 
 
 def _split_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
-    """Take the search by meaning out of the filters."""
+    """Split the search by meaning from the filters."""
     found = [each for each in arguments.filters if is_semantic(each)]
     if not found:
         return arguments, None

@@ -99,7 +99,7 @@ from alfred_refs.tools.tables import ToolTable, Verb
 
 
 class Deleter:
-    """Deletes for one call."""
+    """Deletes rows, for one call."""
 
     def __init__(self, call: Call, table: ToolTable, changes: Changes) -> None:
         self._call = call
@@ -108,10 +108,10 @@ class Deleter:
         self._report = CascadeReport(call, changes)
 
     def delete(self, instances: Sequence[Any]) -> dict[str, list[str]]:
-        """Delete rows, all in one flush, and return the refs of others, by what became of them.
+        """Delete rows in one flush; return the refs of other rows, by what happens to them.
 
         Raises:
-            ToolError: rows that refer to these are in the way, or not for the model to change.
+            ToolError: referring rows block the delete, or the model may not change them.
         """
         for table, rows in self._changes.by_table(instances):
             if table is not self._table:
@@ -135,10 +135,10 @@ class Deleter:
         return others
 
     def check_orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
-        """Return what a flush changes that deletes rows because others let go of them.
+        """Check the orphans that a flush deletes; return the refs of rows that change with them.
 
         Raises:
-            ToolError: it is not for the model to change.
+            ToolError: the model may not change them.
         """
         session, searcher = self._call.session, CascadeSearch(self._call, "db_create")
         with session.no_autoflush:  # nothing is sent before it is held
@@ -153,7 +153,7 @@ class Deleter:
             return self._report.report(result)
 
     def _check_reach(self, result: CascadeResult) -> None:
-        """Check that all that is reached is for the model to change."""
+        """Check that the model may change all rows found."""
         refused = result.surviving(result.blocking)
         refused += [found for found in result.also_deleted() if not _may_delete(found)]
         changed = [*result.surviving(result.unlinked), *result.surviving(result.followed)]
@@ -172,7 +172,7 @@ _MAX_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class Writer:
-    """Writes for one call."""
+    """Updates and deletes rows, for one call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -181,7 +181,7 @@ class Writer:
         self._room = call.room()  # for the rows of all tables
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
-        """Change rows, and return them as they are then."""
+        """Update rows, and return the answer."""
         table = self._setting.tables.by_name(arguments.table, "update")
         drafts = self._drafts_named(table, arguments)
         if drafts:
@@ -209,7 +209,7 @@ class Writer:
         return self._read_back(table, instances, writing, changes) | others
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
-        """Delete rows, and return their refs."""
+        """Delete rows, and return the answer."""
         table = self._setting.tables.by_name(arguments.table, "delete")
         drafts = self._drafts_named(table, arguments)
         if drafts:
@@ -255,7 +255,7 @@ class Writer:
         changes: Changes | None = None,
         include: Iterable[str] = (),
     ) -> dict[str, Any]:
-        """Return rows as the database has them, and as hooks leave them if they were written."""
+        """Return rows as the database has them now; hooks see them if they were written."""
         shape = shape_of(table, None, include)
         rows, rendering = self._call.reload_rows(instances, shape, self._room)
         if writing is not None:
@@ -278,7 +278,7 @@ class Writer:
         arguments: DbUpdate | DbDelete,
         records: list[Record],
     ) -> Keys:
-        """Return the keys that refs in filters name, once all refs are known to name something."""
+        """Return the keys of the refs in filters; refs in records are only checked."""
         refs = [*refs_in(arguments.filters, table)]
         keys = self._call.resolve([*refs, *refs_of_records(table, records)])
         return {ref: keys[ref] for ref in refs}
@@ -290,7 +290,7 @@ class Writer:
         conditions: Sequence[Condition],
         expect: Expected,
     ) -> list[Any]:
-        """Return the rows that meet conditions, locked, once they are what the model expects."""
+        """Return the rows that match, locked, and check what the model expects of them."""
         statement = (
             select(table.model)
             .where(*conditions, *self._call.write_conditions(table))
@@ -318,11 +318,11 @@ class Writer:
         named: Keys,
         name: str,
     ) -> dict[str, Any]:
-        """Return the answer if there is no row.
+        """Return the answer if no row matches.
 
         Raises:
-            GoneRefError: a row that is named is not there.
-            ToolError: there are some to be read, and none to be changed.
+            GoneRefError: a row that is named was deleted.
+            ToolError: rows match that the owner may only read.
         """
         hidden = check_existence(self._call, named)
         if self._call.write_conditions(table):
@@ -346,10 +346,10 @@ _NOT_APPLIED = "'data' was not applied; to change the row, call db_update with {
 
 
 class Creator(Writer):
-    """Creates for one call."""
+    """Creates rows and saves drafts, for one call."""
 
     def create(self, arguments: DbCreate) -> dict[str, Any]:
-        """Create rows, save drafts as rows, and return all of them."""
+        """Create rows, save drafts as rows, and return the answer."""
         requests = [arguments, *arguments.also]
         for each in requests:
             check_create_arguments(each, drafts=self._setting.drafts)
@@ -388,7 +388,7 @@ class Creator(Writer):
     # What is wanted
 
     def _drafts(self, given: Sequence[NewRows], tables: Sequence[ToolTable]) -> dict[str, Draft]:
-        """Return the drafts that are to be saved, by their refs."""
+        """Return the drafts to save, by ref."""
         refs = [ref for each in given for ref in each.drafts]
         if len(set(refs)) < len(refs):
             raise invalid_arguments("it names a draft twice", "from_draft")
@@ -403,7 +403,7 @@ class Creator(Writer):
     def _contents(
         self, pairs: Iterable[tuple[NewRows, ToolTable]], drafts: Mapping[str, Draft]
     ) -> dict[str, Any]:
-        """Return what drafts hold, with what is to be changed in them.
+        """Return the contents of drafts, with the call's changes.
 
         Raises:
             SavedDraftError: one is a row already, and others of the call are not.
@@ -440,7 +440,7 @@ class Creator(Writer):
         return batch
 
     def _row_values(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> RowValues:
-        """Return what new rows have, once all refs name rows, or drafts of the same call."""
+        """Return the values of new rows; check that all refs name rows, or drafts of the call."""
         rows = [row for batch in batches for row in batch.rows]
         keys = self._call.resolve(
             (text, entity)
@@ -451,9 +451,9 @@ class Creator(Writer):
         return row_values_of(rows, self._entities, keys)
 
     def _nested_batches(self, batches: Sequence[Batch]) -> list[Batch]:
-        """Return the rows inside others, by their tables, as far as there are hooks for them.
+        """Return the nested rows, by table, for which there are hooks.
 
-        A draft of a subclass is among them, whose hooks are asked beside those of its base.
+        A draft of a subclass is among them: the hooks of both classes are called.
         """
         pairs = [(row, batch.table) for batch in batches for row in batch.rows]
         nested = [each for row, _ in pairs for each in row.inside()]
@@ -476,10 +476,10 @@ class Creator(Writer):
     # Making it
 
     def _prepare(self, batch: Batch) -> None:
-        """Have hooks enrich the records.
+        """Call the hooks before a write.
 
         Raises:
-            SetupError: a hook adds records to those of drafts, or takes some out.
+            SetupError: a hook adds records to those of drafts, or removes some.
         """
         for hooks in self._setting.hooks_of(batch.table):
             hooks.before_write(batch.writing)
@@ -492,10 +492,10 @@ class Creator(Writer):
     def _move_rows(
         self, batches: Sequence[Batch], drafts: Mapping[str, Draft], changes: Changes
     ) -> list[Any]:
-        """Have the rows changed that drafts take from where they are, and return those.
+        """Update the existing rows that drafts move to new parents, and return them.
 
         Raises:
-            ToolError: that is not for the model to do.
+            ToolError: the model may not do that.
         """
         parents = {
             id(row): ref
@@ -529,19 +529,19 @@ class Creator(Writer):
     def _check_related_rows(
         self, changes: Changes, known: IdentitySet, orphans: Sequence[Any], of: ToolTable
     ) -> dict[str, list[str]]:
-        """Hold what the mapping has changed in rows that are there, as one was related to another.
+        """Check existing rows that the mapping has changed because they were related to new ones.
 
         Args:
             changes: of the call.
             known: rows that were changed before.
-            orphans: rows that the flush deletes, because others have let go of them.
+            orphans: rows that the flush deletes.
             of: the table in which rows are created.
 
         Returns:
-            the refs of what goes, and of what goes with it or loses its reference.
+            the refs of rows that change together with the orphans.
 
         Raises:
-            ToolError: that is not for the model to do.
+            ToolError: the model may not change them.
         """
         report = Deleter(self._call, of, changes).check_orphans(orphans) if orphans else {}
         displaced = [pair for each in self._session.dirty for pair in replaced_rows(each)]
@@ -555,16 +555,16 @@ class Creator(Writer):
         return report
 
     def _orphans(self) -> IdentitySet:
-        """Return the rows that a flush would delete because others have let go of them."""
+        """Return the rows that a flush would delete as orphans."""
         with self._session.no_autoflush:
             dirty = map(sqla.state_of, self._session.dirty)
             return IdentitySet(each for state in dirty for each in sqla.orphans_of(state))
 
     def _build(self, batches: Sequence[Batch], row_values: RowValues) -> Builder:
-        """Make the instances: all of them before they are related to each other.
+        """Make all instances, then relate them to each other.
 
         Raises:
-            ToolError: something else would be saved than is said.
+            ToolError: the ORM would save something else than the arguments say.
         """
         of_drafts: dict[str, Any] = {}
 
@@ -587,11 +587,11 @@ class Creator(Writer):
         return builder
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:
-        """Return a row that a draft is related to.
+        """Return an existing row that a new one is related to.
 
         Raises:
-            BadRefError: there is none, as of a draft that the call does not save.
-            ToolError: it is not for the session to see.
+            BadRefError: it does not exist, or is a draft that the call does not save.
+            ToolError: the session cannot see it.
         """
         entity = self._entities.name_of(class_)
         named = self._call.resolve([(ref, entity)])
@@ -612,7 +612,7 @@ class Creator(Writer):
         return answer | ({"merged": batch.merged} if batch.merged else {})
 
     def _saved_refs(self, batches: Sequence[Batch], builder: Builder) -> dict[str, str]:
-        """Return the refs of rows that were drafts, by those of the drafts."""
+        """Return the refs of rows that were drafts, by the refs of the drafts."""
         return {
             ref: getattr(builder.made_of(row), str(batch.table.own))
             for batch in batches
@@ -625,10 +625,10 @@ class Creator(Writer):
         tables: Sequence[ToolTable],
         drafts: Mapping[str, Draft],
     ) -> dict[str, Any]:
-        """Return the answer of a call that was done before: the rows as they are now.
+        """Return the answer of a repeated call: the rows as they are now.
 
         Raises:
-            SavedDraftError: a row is not there, or not for this session to see.
+            SavedDraftError: the session does not find a row.
         """
         answers = []
         for each, table in zip(given, tables, strict=True):
@@ -656,7 +656,7 @@ class Creator(Writer):
 
 
 def _moved_rows(row: NewRow) -> Iterator[tuple[RelationshipProperty[Any], str, NewRow]]:
-    """Yield the rows that a row and those inside it take from where they are, by their refs."""
+    """Yield the existing rows that a row and those nested in it take from other parents."""
     for each in (row, *row.inside()):
         relationships = inspect(each.model).mapper.relationships
         for name, others in each.related.items():
@@ -666,7 +666,7 @@ def _moved_rows(row: NewRow) -> Iterator[tuple[RelationshipProperty[Any], str, N
 
 
 def _links(row: NewRow) -> int:
-    """Return how many rows are made between others, of a row and those inside it."""
+    """Return how many rows of secondary tables a row and those nested in it create."""
     return sum(
         len(others)
         for each in (row, *row.inside())
