@@ -123,7 +123,7 @@ class Shape:
 
     def _statement(self) -> Select[tuple[Any]]:
         model = self.table.model
-        # the session may have read them before
+        # refresh instances that the session has loaded before
         return (
             select(model).options(*self.loaders(model)).execution_options(populate_existing=True)
         )
@@ -332,7 +332,8 @@ class Rendering:
 
     def value(self, column: ToolColumn, value: Any, path: str) -> Any:
         """Return a row's value of a column as JSON, cut if it is too long or too deep."""
-        if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
+        # a tuple: `list | dict` would be evaluated for each value
+        if isinstance(value, (list, dict)):
             value = cut_depth(value, f"{path}.{column.name}", self.cut)
         json_value = column.show(value)
         if is_plain(json_value) and (
@@ -350,7 +351,7 @@ class Rendering:
     def _related_rows(self, related: RelatedRows, shape: Shape, path: str) -> list[Row]:
         rows: list[Row] = []
         for n, each in enumerate(related.rows, start=1):
-            # looked at each time: there are others inside of each
+            # checked for each row: rendering one may add nested rows
             if self.related >= self.limits.related:
                 break
             self.related += 1
@@ -362,7 +363,7 @@ class Rendering:
     def fit_value(self, value: Any, column: ToolColumn, path: str) -> Any:
         """Return a value of a column as JSON, with long texts cut."""
         if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
-            return Verbatim(value)  # of a column that has no keys: data
+            return Verbatim(value)  # a UUID column without keys: data
         return value if column.values.family == "ref" else self._shorten(value, path)
 
     def _shorten(self, value: Any, path: str) -> Any:
@@ -419,7 +420,7 @@ def size_of(value: Any) -> int:
         return 2 + sum(map(size_of, value))
     if isinstance(value, dict):
         size = 2
-        for name, each in value.items():  # the common way is written out: there are many
+        for name, each in value.items():  # inlined for speed
             size += len(name) + (len(each) + 6 if each.__class__ is str else size_of(each) + 4)
         return size
     return 6
@@ -442,7 +443,7 @@ class Relatives:
         self._session = session
         self._limits = limits
         self._options = [each for each in options if applies_everywhere(each)]
-        # a shape, by its identity, and a row that has what it is of inside -> this
+        # id(shape), parent -> its related rows
         self._related: dict[tuple[int, InstanceState[Any]], RelatedRows] = {}
 
     def of(self, instance: Any, shape: Shape) -> RelatedRows:
@@ -544,7 +545,7 @@ def _related_select(
 def _numbered_rows(shape: Shape, name: str, parents: TableValuedAlias) -> FromClause:
     """Return the keys of related rows with their `number` and `total` in their parent."""
     child, relationship = shape.children[name], shape.table.relationship(name)
-    # the parent and not the child is aliased, of which the relationship says its order
+    # the parent is aliased, because the relationship's order_by names the child's columns
     parent, target = aliased(shape.table.model), relationship.entity.entity
     both = join(parent, target, getattr(parent, name))
     keys = [getattr(target, each) for each in child.table.identity]
@@ -561,7 +562,7 @@ def _numbered_rows(shape: Shape, name: str, parents: TableValuedAlias) -> FromCl
         .join(parents, and_(*is_parent))
         .subquery()
     )
-    # a row that several rows of a secondary table lead to is one row, where it is first
+    # several rows of a secondary table may lead to the same row; its first position counts
     key_columns = [related.c[f"key_{n}"] for n, _ in enumerate(keys)]
     number = func.row_number().over(
         partition_by=related.c.place, order_by=func.min(related.c.position)
@@ -589,7 +590,7 @@ def _order(
     def replace(element: Any, **_: Any) -> Any:
         if not isinstance(element, Column):
             return None
-        # those of the secondary table are of no table of the class
+        # columns of the secondary table are not in the mapper's tables
         tables = [target] if element.table in relationship.mapper.tables else others
         replacements = (each.corresponding_column(element) for each in tables)
         return next((each for each in replacements if each is not None), None)
@@ -602,7 +603,7 @@ def _order(
 LabelMode = Literal["inline", "legend", "none"]
 
 
-@dataclass(slots=True)  # one for each ref of each row: frozen ones are slow to make
+@dataclass(slots=True)  # not frozen: one is made for each ref of each row
 class ForeignRef:
     """One ref in a row.
 
@@ -708,7 +709,7 @@ def _foreign_in(
     columns: Iterable[tuple[ToolColumn, KeyColumn, ToolTable]],
 ) -> Iterator[ForeignRef]:
     for column, key, target in columns:
-        # what is shown may be a hook's by now
+        # a hook may have replaced the value
         keys, value = loaded.get(column.name), row.get(column.name)
         by = None if key.by is None else key.by.column
         if keys is not None and column.name in row and not key.array:
@@ -772,7 +773,7 @@ def _read_labels(
     statement = sample.target.statement(
         (sample.by, dialect), lambda: _label_select(sample, attribute, dialect)
     )
-    # the keys are keys, though some may be text
+    # text keys must not be taken for refs
     rows = session.execute(statement, {"keys": keys}, execution_options={"raw_keys": True})
     if attribute is not None:
         yield from ((key, {attribute: value}) for key, value in rows)
@@ -792,7 +793,7 @@ def _label_select(sample: ForeignRef, attribute: str | None, dialect: str) -> Se
     )
     if dialect != "postgresql":
         return statement.where(key.in_(bindparam("keys", expanding=True)))
-    # one parameter: what has as many as there are keys is slow to send
+    # one array parameter: an IN list with many parameters is slow to compile and send
     key_array = cast(bindparam("keys"), ARRAY(castable(key.type)))
     return statement.where(key == any_(key_array))
 

@@ -57,7 +57,7 @@ MAX_DEPTH = 50
 MAX_INTEGER_BITS = 1_024
 """Bits of an integer: the range of floating-point numbers, for which JSON also has integers."""
 
-_MAX_DIGITS = 400  # of an integer in text: more than that many bits
+_MAX_DIGITS = 400  # of an integer in JSON text, checked before conversion
 
 MAX_CHARACTERS = 1_000_000
 """Characters of all texts and names of a call."""
@@ -69,11 +69,11 @@ Path = tuple[str | int, ...]
 """The names and positions that lead to a value in arguments."""
 
 _NUL = "\x00"
-_MAX_JSON_CHARACTERS = 10 * MAX_CHARACTERS  # JSON may have six letters for one
+_MAX_JSON_CHARACTERS = 10 * MAX_CHARACTERS  # JSON may escape one character as six
 _IN_SEVERAL_CALLS = "do it in several calls"
-_MAX_NAME = 100  # characters of a name that is told
-_DATA = "data"  # the field that has what is to be stored
-_STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # in JSON, to its end or to that of all
+_MAX_NAME = 100  # characters of a name that an error repeats
+_DATA = "data"  # the field with values to store
+_STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # a JSON string, closed or not
 
 
 def parse_arguments(arguments: Any) -> Any:
@@ -494,7 +494,7 @@ class DbDelete(_Arguments):
 
 _Position = Annotated[int, Field(ge=1, strict=True)]
 
-# what each action needs beside the item or the place that it names
+# action -> the field it requires besides the item or position
 _REQUIRED_FIELD: Mapping[str, str] = {"modify": "data", "add": "data", "move": "to"}
 
 
@@ -608,7 +608,7 @@ for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
     _model.model_rebuild()
 
 
-# a mistake in the shape, as pydantic calls it -> what is wanted, where its own words are Python's
+# pydantic's error type -> the expected JSON type, where its message names a Python type
 _SHAPES: Mapping[str, str] = {
     "model_type": "an object",
     "model_attributes_type": "an object",
@@ -699,7 +699,7 @@ def _path_of(error: Any) -> list[int | str]:
     *outer, last = error["loc"]
     tail = [last] if error["type"] == "extra_forbidden" or not _is_union_branch(last) else []
     path = [*(each for each in outer if not _is_union_branch(each)), *tail]
-    # one of the types again: no text that is checked is in a field of that name
+    # the name of a union branch: no field of text is called "str"
     return path[:-1] if error["type"] == "string_type" and path[-1] == "str" else path
 
 
@@ -707,6 +707,6 @@ def _matches_input(error: Any) -> bool:
     """Return whether an error is about the type that was given: a list is not a row."""
     branches = [p for p in error["loc"] if isinstance(p, str) and p.startswith(("dict[", "list["))]
     is_list = isinstance(error["input"], list)
-    if len(error["loc"]) > len(branches) + 1:  # of an element
+    if len(error["loc"]) > len(branches) + 1:  # an error of an element
         return bool(branches) and "list" in branches[0]
     return not branches or (("list" in branches[0]) is is_list)

@@ -156,7 +156,7 @@ def _begin_transaction(
             try:
                 yield
             except InvalidRequestError as error:
-                # but not of a flush that has failed, which SQLAlchemy tells again
+                # a PendingRollbackError repeats an earlier flush error
                 if own.is_active or isinstance(error, PendingRollbackError):
                     raise
                 raise _transaction_ended() from error
@@ -164,7 +164,7 @@ def _begin_transaction(
             raise _transaction_ended()
         if only_reads and is_part:
             own.rollback()
-        elif is_part:  # else the setting ends with the transaction
+        elif is_part:  # otherwise the setting ends with the transaction
             restore()
         elif writes:
             # to commit what has failed is to roll it back, without a word: a hook may have caught
@@ -199,7 +199,7 @@ def _limit_statement_time(
     before: list[tuple[Connection, str]] = []
 
     def join(_: object, joined: SessionTransaction, connection: Connection) -> None:
-        # a savepoint's connection joins the transaction around it first, which keeps its limit
+        # a savepoint's connection joins the outer transaction first, which keeps its limit
         if joined is not own:
             return
         is_needed = writes or only_reads
@@ -228,11 +228,11 @@ def _limit_statement_time(
 
 
 def _send(session: RefSession, connection: Connection, statement: str) -> CursorResult[Any]:
-    with sqla.unconfined_lookup(session):  # it is about no rows
+    with sqla.unconfined_lookup(session):  # not about rows
         return connection.exec_driver_sql(statement)
 
 
-_MAX_KEYS = 1_000  # that a hook may give: each is a part of the statement
+_MAX_KEYS = 1_000  # that a hook may give: each is in the statement
 
 ExpectMode = Literal["optional", "required"]
 """Whether a write must identify the rows that it names by refs."""
@@ -291,7 +291,7 @@ class Setting:
 
     def _check_hooks(self) -> None:
         for model, hooks in self.hooks.items():
-            value: Any = hooks  # whatever it is declared to be
+            value: Any = hooks  # not trusted to have the declared type
             if not isinstance(value, Sequence) or not all(isinstance(h, Hooks) for h in value):
                 raise SetupError(
                     f"the hooks of {model.__qualname__!r} are no list of Hooks",
@@ -331,7 +331,7 @@ class Call:
         if not pairs:
             return {}
         for text, entity in pairs if not self.setting.drafts else ():
-            if draft_named(text):  # of a draft that was saved, or of the application's
+            if draft_named(text):  # a saved draft, or one of the application's
                 raise self.conversation.unknown_error(text, entity)
         keys = self.conversation.resolve_pairs(pairs)
         return dict(zip(pairs, keys, strict=True))
@@ -399,7 +399,7 @@ class Call:
         statement = (
             shape.statement()
             .where(sqla.in_keys(columns, keys))
-            # the keys are keys, though some may be text
+            # text keys must not be taken for refs
             .execution_options(raw_keys=True)
         )
         rows = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
@@ -553,7 +553,7 @@ def _row_views(
         place = f"{ref}.{name}"
         is_head = any(each.startswith(place) and each[len(place) :][:1] in "[." for each in cut)
         (heads if is_head else whole)[kept] = shown
-    if isinstance(ref, str):  # a group has none
+    if isinstance(ref, str):  # groups have no ref
         yield ref, action, whole, heads
 
 

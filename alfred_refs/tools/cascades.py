@@ -69,7 +69,7 @@ class Changes:
     def __init__(self, call: Call, arguments: Arguments) -> None:
         self._call = call
         self._arguments = arguments
-        # of which hooks were asked, beside the one that the arguments name
+        # writes whose hooks were called, besides the arguments' own
         self._writes: list[tuple[ToolTable, Writing, Sequence[Any]]] = []
 
     def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
@@ -110,7 +110,7 @@ class Changes:
         hooks = self._call.setting.hooks_of(table)
         if hooks:
             writing.refs = self._call.refs_of(instances, table) if refs is None else refs
-            with self._call.session.no_autoflush:  # what is not held yet is not sent
+            with self._call.session.no_autoflush:  # unchecked changes must not be flushed
                 for each in hooks:
                     each.before_write(writing)
             self._writes.append((table, writing, instances))
@@ -177,7 +177,7 @@ They are deleted, their reference becomes null, its default or the new value, or
 change.
 """
 
-# a rule of the database -> what it does to referring rows; they are in the way of any other
+# ON DELETE or ON UPDATE rule -> its effect; any other rule blocks
 _RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEFAULT": "reset"}
 
 
@@ -272,7 +272,7 @@ def _edge(
     effect, is_declared, by_orm = rule, True, False
     for each in relationships:
         if each.passive_deletes:
-            continue  # the rule of the database holds, for what is not loaded at least
+            continue  # passive_deletes leaves the rows to the database, at least unloaded ones
         if each.direction is MANYTOMANY or each.cascade.delete:
             effect, is_declared, by_orm = "delete", True, True
         elif effect != "delete" or not any(other.cascade.delete for other in relationships):
@@ -335,7 +335,8 @@ def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Foreig
 
 def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:
     """Return the columns in another table that a relationship sets to null or deletes by."""
-    if relationship.direction in (ONETOMANY, MANYTOMANY):  # without those of other criteria
+    # synchronize_pairs leave out columns of additional join criteria
+    if relationship.direction in (ONETOMANY, MANYTOMANY):
         return {column for _, column in relationship.synchronize_pairs}
     return set()
 
@@ -501,7 +502,7 @@ class CascadeSearch:
         self._call = call
         self._tool = tool
         self._tables = call.setting.tables
-        self._listed_rows = set[Any]()  # what is changed, of listed classes
+        self._listed_rows = set[Any]()  # identities of changed rows
         self._unlisted_rows = set[Any]()
         self.result = CascadeResult()
 
@@ -520,7 +521,7 @@ class CascadeSearch:
             waiting += self._add_deleted(row)
         by_database = deque[AffectedRow]()
         while waiting or by_database:
-            # what the unit of work deletes is known first: what the database does comes after
+            # the ORM's deletes first: the rules of the database apply after them
             batch, by_orm = waiting or by_database, bool(waiting)
             popped = [batch.popleft() for _ in range(len(batch))]
             latest = [each for each in popped if self.result.deleted[each.identity] is each]
@@ -583,7 +584,7 @@ class CascadeSearch:
         for each in group:
             mapper = cast("Mapper[Any]", each.mapper)
             instance = identity_map.get(mapper.identity_key_from_primary_key(each.key))
-            if instance is None:  # it is not there to be deleted yet
+            if instance is None:  # it is not loaded yet, so the ORM has not deleted it
                 return None
             with self._call.session.no_autoflush:
                 for name in edge.names:
@@ -619,7 +620,7 @@ class CascadeSearch:
         owner = self._call.session.owner
         try:
             return owner is not None and owner.ownership.belonging_of(table) is not None
-        except UnconfinedError:  # it is of no class that the ownership knows
+        except UnconfinedError:  # the table's class is unknown to the ownership
             return False
 
     def _is_listed(self, table: Table) -> bool:
@@ -660,7 +661,7 @@ class CascadeSearch:
             for start in range(0, len(keys), _CHUNK):
                 statement = link.statement(keys[start : start + _CHUNK])
                 limited = statement.limit(self._call.setting.max_written + 1)
-                options = {"raw_keys": True}  # and only what the session sees
+                options = {"raw_keys": True}  # confined: only rows that the session sees
                 far_mapper = inspect(link.far.model).mapper
                 for key in self._call.session.execute(limited, execution_options=options):
                     row = AffectedRow(
@@ -705,7 +706,7 @@ class CascadeSearch:
         ).limit(most + 1)
         rows = self._call.session.execute(
             statement,
-            # keys, and all that there is: what the owner cannot see would be changed too
+            # unconfined: rows that the owner cannot see would be changed too
             execution_options={"raw_keys": True, "unconfined": True},
             bind_arguments={} if mapper is None else {"mapper": mapper},
         )
@@ -730,8 +731,8 @@ class CascadeSearch:
         if owner is None or mapper is None:
             return true()
         try:
-            return func.coalesce(owner.writable(mapper.class_), False)  # to SQL
-        except UnconfinedError:  # of no owner's, as no listed class is
+            return func.coalesce(owner.writable(mapper.class_), False)  # NULL counts as false
+        except UnconfinedError:  # unknown to the ownership; listed classes are known
             return true()
 
     def _tool_table(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
@@ -782,7 +783,7 @@ def _statement(
     primary: Sequence[Any] = [*edge.table.primary_key] if mapper is None else [*mapper.primary_key]
     source_of_row: Any = row.table if row.mapper is None else row.mapper.persist_selectable
     identity = [*row.table.primary_key] if row.mapper is None else [*row.mapper.primary_key]
-    # a table may refer to itself: what is inside is a query of its own
+    # a table may refer to itself, so the subquery must not be correlated
     referred = (
         select(*edge.referred)
         .select_from(source_of_row)

@@ -71,7 +71,7 @@ from alfred_refs.tools.tables import ROW_REF, VERBS, ToolColumn, ToolTable, Tool
 MAX_CHOICES = 50
 """Choices of a column that are listed; more would crowd out the other columns."""
 
-# family of values -> what a model calls them, where JSON schema has no word that is shorter
+# family of values -> its word, where JSON schema has no shorter one
 _FAMILY_WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "raw data"}
 
 _HOW_TO_READ = (
@@ -198,7 +198,7 @@ _SIMILAR = (
     f"; 'similar', with field {SEMANTIC!r} and a text, finds rows by meaning: in filters only"
 )
 
-# what a tool is called -> what it does; `{}` are the setting's
+# tool -> its description; `{}` are filled from the setting
 _PURPOSES: Mapping[str, str] = {
     "db_read": "Read rows of a table: at most {rows} an answer. Rows are named by refs such as "
     "'{entity}_1', in all tools. If 'more' is true, call again with the 'cursor' of the answer.",
@@ -212,20 +212,20 @@ _PURPOSES: Mapping[str, str] = {
     "and remove [5]. Answers with each item under its position.",
 }
 
-# what a tool is called -> what it does to drafts, where there are some
+# tool -> what its description adds on drafts
 _WITH_DRAFTS: Mapping[str, str] = {
     "db_read": " Filters that name rows by their refs may name drafts, such as 'gen_{entity}_1'.",
     "db_update": " Drafts are changed in calls of their own.",
     "db_delete": " Drafts are discarded in calls of their own.",
 }
 
-# a field of a write -> what is said of it besides, where labels are asked for
+# field of a write -> what its description adds if labels are required
 _LABEL_NOTES: Mapping[str, str] = {
     "data": "; beside each ref the label of its row, under '_<column>_label'",
     "expect": "; needed for rows that are named by refs",
 }
 
-# what a tool is called -> what it does to rows, in the words of the Model Context Protocol
+# tool -> its hints in the Model Context Protocol
 _HINTS: Mapping[str, dict[str, bool]] = {
     "db_read": {"readOnlyHint": True},
     "db_create": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
@@ -331,7 +331,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
     if tool == "db_edit_list":
         schema["properties"]["edits"]["items"] = edit = _lean(kinds["ListEdit"])
         del edit["description"]
-    # the tool itself is described beside the schema
+    # the definition has the description outside of the schema
     del schema["description"]
     _add_label_notes(schema, setting)
     if tool == "db_create":
@@ -420,7 +420,7 @@ def _with_draft_notes(schema: Any, *, drafts: bool) -> Any:
 def _lean(schema: Schema) -> Schema:
     """Return one of pydantic's schemas without keywords that a model does not need."""
     if "oneOf" in schema:
-        # the only one is that of the filters; its kinds exclude each other
+        # the only oneOf is that of the filters, whose kinds exclude each other
         return dict(_FILTER)
     lean = {name: each for name, each in schema.items() if name not in ("title", "default")}
     if lean.get("additionalProperties") is True:
@@ -450,7 +450,7 @@ _Row = TypeVar("_Row")
 RequiredRefs = list[tuple[str, type[Any]]]
 """The refs that a call gives, each with the required class."""
 
-_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # what all clients take
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # accepted by all clients
 
 
 class _RefText(str):
@@ -630,7 +630,7 @@ def function_tool(
             own[each.name] = hint
         else:
             default = ... if each.default is each.empty else each.default
-            field = f"given_{len(fields)}"  # no name of pydantic's own, whatever the parameter is
+            field = f"given_{len(fields)}"  # cannot clash with attributes of pydantic's models
             fields[field] = Annotated[hint, Field(alias=each.name)], default
     for model in _models_in(hints.values()):
         if tables.of_model(model) is None:

@@ -128,10 +128,10 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "contains": lambda has, operand: all(each in has for each in operand),
     "ilike": lambda has, operand: operand.matches(has),
 }
-_NULL_OPERATORS = frozenset({"in", "not_in", "is_null", "is_not_null"})  # they decide of null
+_NULL_OPERATORS = frozenset({"in", "not_in", "is_null", "is_not_null"})  # handle null
 _MAX_WORK = 500_000  # comparisons of JSON values in one call: about half a second
-_VALUES_PER_STEP = 10  # of an array, or of a list whose values are looked for together
-_LIST_COST = 3  # what it takes to do so
+_VALUES_PER_STEP = 10  # values of an array or list compared in one step
+_LIST_COST = 3  # steps to begin comparing a list
 
 
 class WorkBudget:
@@ -169,7 +169,7 @@ class WorkBudget:
         Raises:
             ToolError: the clause cannot be evaluated.
         """
-        cache_key = id(clause), id(column)  # both are there as long as the call is
+        cache_key = id(clause), id(column)  # ids are stable: both live as long as the call
         if cache_key not in self._operands:
             operand = comparable_value(check_operand(clause, column))
             if clause.op == "ilike":
@@ -260,7 +260,7 @@ def matching_records(
 ) -> list[DraftRecord]:
     """Return the records that match all filters."""
     work = WorkBudget()
-    # all are looked at: a mistake in the second is told though the first does not hold
+    # each filter is evaluated, to report an error in it even if an earlier one is false
     results = [(record, [_evaluate(each, record, work) for each in filters]) for record in records]
     return [record for record, evaluated in results if all(evaluated)]
 
@@ -544,7 +544,7 @@ class DraftRows:
         self.shown.append((row, shape))
         for name, child in self._children(record, shape).items():
             related = record.related_records(name)
-            if related is not None:  # else it is a row, and not for a draft to show
+            if related is not None:  # otherwise it is an existing row
                 row[name] = self._related(record, name, related, child)
         return row
 
@@ -705,7 +705,9 @@ class DraftWriter:
         drafts = self._matching_drafts("db_update", arguments)
         check_draft_permissions(self._call, self._table, drafts, "update")
         if not drafts:
-            draft_changes(self._table, arguments.data)  # which is refused though nothing is done
+            draft_changes(
+                self._table, arguments.data
+            )  # invalid data is refused even if no draft matches
         contents = {
             draft.ref: apply_changes(draft, arguments.data, self._table) for draft in drafts
         }
@@ -757,7 +759,7 @@ class DraftWriter:
                 raise invalid_arguments(
                     f"{record.name!r} has no label: give values by column", "expect"
                 )
-            if label not in (expect, clean(expect)):  # kept without keys
+            if label not in (expect, clean(expect)):  # labels of drafts are stored without keys
                 yield "label", expect, label
 
 
@@ -784,7 +786,7 @@ def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> di
     """
     table_of_content(
         table, draft.content, stored=True
-    )  # what it was is not got round by what it is to be
+    )  # the stored class is checked too: a new discriminator must not bypass it
     content = {**draft.content, **data}
     own_table = table_of_content(table, content)
     changes = draft_changes(own_table, data, whole=content_with_ref(draft, content, own_table))
@@ -891,8 +893,8 @@ class _Rules(Rules):
         self._levels = levels
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
-        # not what: it is as the draft keeps it, with the keys in documents
-        return None if mismatch_of(item, expect) is None else "another item"
+        # the item is not shown: its documents may contain keys
+        return None if instead_of(item, expect) is None else "another item"
 
     def check_value(self, edit: Modify | Add, depth: int) -> Any:
         level = self._levels[min(depth, len(self._levels) - 1)]

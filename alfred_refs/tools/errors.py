@@ -28,7 +28,7 @@ from typing import Any
 
 from alfred_refs.errors import DriftError, PositionError, RefError
 
-_MAX_CONFLICTS = 20  # that one error lists: a model corrects no more at once
+_MAX_CONFLICTS = 20  # in one error
 
 
 class ToolError(RefError):

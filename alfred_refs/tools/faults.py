@@ -72,7 +72,7 @@ from alfred_refs.tools.filters import Keys
 from alfred_refs.tools.rules import Rule, rules_named
 from alfred_refs.tools.tables import ToolTable
 
-# the class of a bad ref -> its code; the first that fits
+# the exception of a bad ref -> its code; the first match counts
 _REF_CODES: Mapping[type[BadRefError], str] = {
     WrongEntityError: "wrong_entity",
     UnknownDraftError: "unknown_draft",
@@ -86,7 +86,7 @@ _REF_CODES: Mapping[type[BadRefError], str] = {
     BadRefError: "unknown_ref",
 }
 
-# SQLSTATE of a value that the database refuses, or of a limit of its own -> what is wrong with it
+# SQLSTATE of a refused value or an exceeded limit -> the fact
 _FACTS: Mapping[str, str] = {
     "22000": "a value is one that either Python or the database has not, as an infinite date",
     "22001": "a text is longer than its column",
@@ -106,7 +106,7 @@ _CODE_REMEDY = "read the drafts, or generate one"  # no tool does either
 
 _QUERY_CANCELED = "57014"
 _DATA_EXCEPTION = "22000"
-_RAISE_EXCEPTION = "P0001"  # by a trigger: what it says is for people who know the database
+_RAISE_EXCEPTION = "P0001"  # by a trigger: its message is not for models
 
 
 def fault_of(
@@ -155,7 +155,7 @@ def _database_fault(
     if fields["sqlstate"] == _QUERY_CANCELED:
         return None if slow is None else too_slow(slow)
     if fields["sqlstate"] is None and isinstance(error, DataError):
-        fields["sqlstate"] = _DATA_EXCEPTION  # by the driver itself
+        fields["sqlstate"] = _DATA_EXCEPTION  # raised by the driver itself
     return _database_refusal(fields, tool, table)
 
 
@@ -270,7 +270,7 @@ def _constraint_fault(
             return missing_value(table.name, [c.name for c in visible], is_given=is_given)
         case "23503":
             return missing_reference(table.name, columns)
-        # what stands in columns that no model sees is the application's own
+        # values in hidden columns are the application's
         case "23514" if columns or not rules:
             return check_failed(table.name, _describe_rules(rules), columns, is_hidden=is_hidden)
     return None

@@ -85,9 +85,9 @@ from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_valu
 
 _ANY_CHARACTER = None
 
-# in the time in which two JSON values are compared, so many of these are
-_LETTERS_PER_STEP = 3  # one by one
-_FAST_LETTERS_PER_STEP = 50  # by C
+# how many fit into one step, the time of comparing two JSON values
+_LETTERS_PER_STEP = 3  # compared in Python
+_FAST_LETTERS_PER_STEP = 50  # compared in C
 _PIECES_PER_STEP = 3
 
 
@@ -131,7 +131,7 @@ class Pattern:
                 len(text) // _FAST_LETTERS_PER_STEP
                 + min(self._count, len(text)) // _PIECES_PER_STEP
             )
-        wide = 1 + self._length // 1_000  # what is compared at once, where each may be any letter
+        wide = 1 + self._length // 1_000  # masks are long integers
         return len(text) * wide // _LETTERS_PER_STEP
 
 
@@ -222,8 +222,8 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 NULLS = ("is_null", "is_not_null")
 """The operators without a value."""
 
-_EQUALITIES = ("=", "!=", "neq")  # in which null takes part: it is, or is not, the same
-_REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # of the ref of a row with several key columns
+_EQUALITIES = ("=", "!=", "neq")  # null may be compared
+_REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # for the ref of a row with a composite key
 _TEXT = values_of(Text(), None)
 
 
@@ -237,7 +237,7 @@ def check_filters(arguments: Arguments, table: ToolTable) -> None:
         return
     filters: Sequence[Filter] = arguments.filters
     if isinstance(arguments, DbRead):
-        # what is searched by meaning is for hooks, and looked at by itself
+        # a search by meaning is for hooks, and checked separately
         plain = (each for each in arguments.filters if not is_semantic(each))
         filters = [*plain, *arguments.or_filters]
     for clause, negated in signed_clauses(filters):
@@ -273,7 +273,7 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
         raise _no_column(clause, table, name)
     check_operand(clause, column)
     is_ref = column.key is not None and not column.key.array
-    # "" is taken for null, which is no row: what is not it would be every row that has a value
+    # "" is read as null, so excluding it would match every row that has a value
     if negated and is_ref and "" in texts_in(clause, empty=True):
         raise invalid_filter(
             clause.field, "says which row it is not by an empty text", "give a ref, or null"
@@ -371,7 +371,7 @@ def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
         case _:
             value = _single_value(clause, values)
     if values.family in ("list", "time"):
-        # none that its type would change, of which a statement makes it one
+        # values that binding would change are refused, such as a list with another dimension
         for each in value if isinstance(value, list) and values.item is None else [value]:
             accept_value(values.check_room, clause.field, each)
     return value
@@ -425,7 +425,7 @@ def _contained_value(clause: FilterClause, values: Values) -> Any:
 
 
 def _pattern(clause: FilterClause) -> str:
-    # as it is: a column may pad its own
+    # unchanged: the column's own type may pad values
     pattern: str | None = accept_value(_TEXT.accept, clause.field, clause.value)
     if pattern is None:
         raise invalid_filter(clause.field, "has no pattern", "give one: '%' is any text")
@@ -460,7 +460,7 @@ class Budget(NamedTuple):
 _CONDITIONS = Budget(
     "conditions and values in its filters", 1_000, "ask for less, in several calls if need be"
 )
-# a subquery each: PostgreSQL plans those of one call in a moment as long as they are few
+# a subquery each; planning them takes PostgreSQL long if there are many
 _STEPS = Budget(
     "steps to related rows in its filters",
     32,
@@ -469,12 +469,12 @@ _STEPS = Budget(
 )
 _PATH = Budget("names in a path", 5, "begin at a table that is nearer")
 _GROUPS = Budget("groups of filters inside of each other", 10, "nest them less")
-# a statement each, and as many related rows as `Limits` says
+# a statement each, with as many rows as `Limits` allows
 _RELATED = Budget("relationships in its columns", 16, "read their rows from their own tables")
 _NAMES = Budget("names in its columns", 200, "name each column once, or leave columns out")
 _ORDER = Budget("columns in its order", 16, "order by the first few")
 _DRAFTS = Budget("drafts that it names", 100, "do it in several calls")
-# drafts are compared by Python, one after the other
+# drafts are compared in Python
 _DECISIONS = Budget(
     "conditions, counted anew for each draft", 20_000, "name fewer drafts, or filter less"
 )
@@ -559,7 +559,7 @@ def _depth(given: Filter) -> int:
             return 0
 
 
-_YEAR_DIFFERENCE = dt.timedelta(5)  # of a year
+_YEAR_DIFFERENCE = dt.timedelta(5)  # between drivers' and PostgreSQL's years
 
 Condition = ColumnElement[bool]
 
@@ -569,7 +569,7 @@ Keys = Mapping[tuple[str, str], Key]
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     **COMPARISONS,
     "ilike": lambda attribute, pattern: attribute.ilike(pattern),
-    # every ARRAY has the operator, though only the dialect's has the method
+    # `contains()` exists only on the PostgreSQL dialect's ARRAY
     "contains": lambda attribute, part: attribute.bool_op("@>")(
         part if isinstance(part, ColumnElement) else literal(part, attribute.type)
     ),
@@ -638,7 +638,7 @@ class Conditions:
             return _is_null(attribute, wanted=clause.op == "=")
         if column.entity is None:
             value = operand(attribute, value)
-        else:  # no key is to be taken for a ref
+        else:  # a text key must not be taken for a ref
             value = sqla.key_parameter(value, attribute.type)
         condition: Condition = _COMPARISONS[clause.op](attribute, value)
         return condition
@@ -668,7 +668,7 @@ class Conditions:
     def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
         """Return the condition for rows with composite keys that refs name."""
         keys = [table.key_parts(self._keys[ref, table.entity]) for ref in texts_in(clause)]
-        if not all(keys):  # a ref of the same entity, in a column of the key
+        if not all(keys):  # a ref that names one column of the key only
             raise invalid_filter(
                 clause.field,
                 "names something else than rows",
@@ -756,7 +756,7 @@ def _json_condition(op: str, document: Any, operand: Any, *, negated: bool) -> C
     value = func.nullif(document, sqlalchemy_cast(literal("null", Text), JSONB), type_=JSONB)
     if op != "contains":
         return _is_null(value, wanted=operand)
-    # without nullif() an index serves; to which of "no" and "unknown" it comes is all the same
+    # without nullif() an index can be used; false or NULL makes no difference here
     condition: Condition = _COMPARISONS[op](value if negated else document, operand)
     return condition
 
@@ -795,9 +795,9 @@ def _is_in(
 ) -> Condition:
     not_null = [value for value in values if value is not None]
     operands: Any = [operand(attribute, value) for value in not_null]
-    if column.entity is not None:  # one parameter stands for all of them
+    if column.entity is not None:  # one expanding parameter for all
         operands = sqla.key_parameter(not_null, attribute.type)
-    # SQL's NOT IN holds for no row at all if there is a null in the list
+    # NOT IN matches no row if the list has a NULL
     conditions = (
         [attribute.not_in(operands) if negated else attribute.in_(operands)] if not_null else []
     )

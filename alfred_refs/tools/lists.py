@@ -144,8 +144,8 @@ class ItemRules(Rules):
         """Return the value of an item of an array or a document."""
         why, column = value_refusal(self._list.levels, depth, edit), self._list.column
         if why is not None or column is None:
-            raise InvalidValueError(why)
-        # an array takes arrays alone, of as many dimensions
+            raise UnfitError(why)
+        # wrapped in lists: the column accepts values of its own dimensions only
         around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
         given = edit.value
         for _ in range(around):
@@ -234,13 +234,13 @@ class ListAnswers:
         if isinstance(item.value, shape.table.model):
             row = self._rendering.row(item.value, shape)
             if new_values:
-                self._rendering.shown.pop()  # its labels are those of before
+                self._rendering.shown.pop()  # its labels would be of the values before the edit
         else:
             new_values = item.value
         row.update(
             (name, shape.table.columns[name].show(value)) for name, value in new_values.items()
         )
-        return row  # the same, which labels are put into
+        return row  # this very dict, because labels are added to it later
 
     def _document(
         self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
@@ -272,7 +272,8 @@ class ListEditor:
         self._table = call.setting.tables.by_name(arguments.table)
         self._list = list_by_name(self._table, arguments.name)
         self._changes = Changes(call, arguments)
-        self._added: list[tuple[list[Any], Sequence[NewRow]]] = []  # what hooks are to look at
+        # the lists are filled with instances for `after_write` once they are made
+        self._added: list[tuple[list[Any], Sequence[NewRow]]] = []
 
     def edit(self) -> dict[str, Any]:
         """Edit the list, and return the answer; a preview changes nothing."""
@@ -424,8 +425,8 @@ class ListEditor:
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
             _add(others, report.changed({table: (rows, {**each.given, **each.placed})}))
-        # their references are written with what is removed
-        plan.changed += [replace(each, placement={}) for each in unlinked if each.values]
+        # their parents are reset when the removal is written
+        plan.changed += [replace(each, placed={}) for each in unlinked if each.given]
 
     def _prepare_new(self, target: ToolTable, new_rows: Sequence[NewRow]) -> None:
         """Call the hooks of new rows of one list.

@@ -103,7 +103,7 @@ def _column_path(path: Path, arguments: Arguments, tables: ToolTables) -> str:
         name, rest = arguments.also[int(path[1])].table, path[2:]
     names = [each for each in rest[1:] if isinstance(each, str)]
     column = _path_in_row(names, tables.by_name(name))
-    if column is None:  # the name of one had the character
+    if column is None:  # the NUL character was in a name
         raise misplaced_nul(path)
     return column if name == arguments.table else f"{name}.{column}"
 
@@ -233,7 +233,7 @@ def draft_changes(
         table.discriminator in table.columns and table.discriminator not in table.fixed
     )
     discriminator = [table.discriminator] if stored or is_discriminator_writable else []
-    for name in payload:  # before anything is told of those that are not for the model to know
+    for name in payload:  # all names first: errors below may be about hidden columns
         if stored and name not in (*table.fields, *discriminator):
             raise _unwritable_content(table, "holds something")
         if name not in (*usable, *relationships, *discriminator):
@@ -248,7 +248,7 @@ def draft_changes(
             changed |= {} if value is None else {name: value}
         else:
             value_in_row = _record(table, {name: value}, usable)[name]
-            changed[name] = None if value_in_row is None else value  # no ref may be given as ""
+            changed[name] = None if value_in_row is None else value  # an empty text means no ref
             if value_in_row is None and not usable[name].nullable:
                 raise missing_value(table.name, [name])
     return changed
@@ -311,7 +311,7 @@ def _writable_relationships(table: ToolTable, usable: Collection[str]) -> list[s
         name
         for name in table.targets
         if not (table.relationship(name).viewonly or name in table.fixed)
-        # what no model may write is not written by its relationship
+        # a relationship must not write columns that the model may not
         and {*usable} >= {*references.get(name, ())}
     ]
 
@@ -332,7 +332,7 @@ def _nested_value(table: ToolTable, name: str, value: Any, *, stored: bool) -> A
     moved_columns = [target.columns.get(column) for column in table.child_columns(name)]
     if isinstance(value, str):
         is_draft = draft_named(value) is not None
-        if moved_columns and not is_draft:  # the row is changed
+        if moved_columns and not is_draft:  # this updates the existing row
             target.check("update")
         if not all(c and (c.creatable if is_draft else c.updatable) for c in moved_columns):
             raise invalid_value(name, "objects for new rows: others cannot be moved there")
@@ -552,7 +552,7 @@ def _decode_mark(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
     key = keys[mark.ref]
     if isinstance(key, uuid.UUID):
         return mark.spelling_of(key)
-    # a key that would be shown as it is must not come in
+    # keys that answers would not replace by this mark are refused
     is_hidden = mark.ref.startswith(f"{KEY}_") or find_keys(str(key)) == [key]
     if isinstance(key, str) and is_hidden and not mark.spelling:
         return key
@@ -619,7 +619,7 @@ class _ArgumentWalker:
             return arguments.model_copy(update=changed)
         if isinstance(arguments.expect, dict):
             changed["expect"] = self._row(arguments.expect, table)
-        elif isinstance(arguments.expect, str):  # labels in a list are as rows show them
+        elif isinstance(arguments.expect, str):  # labels in a list keep their marks
             changed["expect"] = self._leaf("expect", arguments.expect, None)
         data = getattr(arguments, "data", None)
         changed |= {} if data is None else {"data": self._row(data, table)}
@@ -739,7 +739,7 @@ class Batch:
         Raises:
             SetupError: a hook has added or removed records.
         """
-        # a record in place of another is of the same row; one that was moved is known by itself
+        # a replaced record belongs to the row at its position; a moved one is identified by id()
         places = {id(row.values): place for place, row in enumerate(self.rows)}
         records = [(places.get(id(r), at), dict(r)) for at, r in enumerate(self.writing.records)]
         if sorted(place for place, _ in records) != [*range(len(self.rows))]:

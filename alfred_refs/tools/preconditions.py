@@ -112,7 +112,7 @@ def differences(
             )
         loaded = sqla.state_of(instance).dict
         label = table.keys.label
-        # beside refs in rows, in columns, and beside refs in errors
+        # as in label fields, in columns, and in errors
         if expect not in (label.line(loaded), label.read(loaded), label.of(loaded)):
             yield "label", expect, label.line(loaded)
 
@@ -367,11 +367,11 @@ def _check_expectation(
             raise unexpected_row(expectation.ref, "label", label, value)
         return
     if draft_named(expectation.ref):
-        if isinstance(value, str):  # it may be saved by now, and be called otherwise as a row
+        if isinstance(value, str):  # it may be saved by now, with another label as a row
             return
         raise invalid_value(expectation.field, "the label of a draft")
     row = call.session.get(expectation.table.model, expectation.ref)
-    # one that is not to be seen, the verbs refuse
+    # the verbs refuse rows that the session does not see
     for column, expected, actual in (
         () if row is None else differences(expectation.table, row, value)
     ):
@@ -404,7 +404,7 @@ def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
     for table, refs in by_table.items():
         drafts = call.pending_drafts(refs, table.entity)
         labels |= {ref: draft.label for ref, draft in drafts.items() if draft.label is not None}
-        # a draft that is saved may be called otherwise as a row, and its call be made again
+        # a saved draft may have another label as a row, and a call may be repeated
         rows = [ref for ref in refs if draft_named(ref) is None]
         keys = call.resolve((ref, table.entity) for ref in rows)
         if table.keys.label is not None:
@@ -487,7 +487,7 @@ class _ExpectationReader:
         return expect
 
     def _edit_list(self, table: ToolTable, arguments: DbEditList) -> DbEditList:
-        # a token was shown with the list, and is of no other row's
+        # a token belongs to one row's list, so it identifies the row
         if arguments.edits and not arguments.preview and arguments.token is None:
             self._add(table, [arguments.row], arguments.expect)
         listed, edits = list_by_name(table, arguments.name), []
@@ -509,7 +509,7 @@ class _ExpectationReader:
         if len(values) != len(refs) or not is_valid:
             raise invalid_value(field, f"labels as rows show them, of {len(refs)} refs")
         for ref, each in zip(refs, values, strict=True):
-            if isinstance(ref, str) and ref:  # what else it is, is refused as a value
+            if isinstance(ref, str) and ref:  # other values are refused when values are checked
                 self._expectations.append(Expectation(ref, table, field, each))
 
     def _rows(self, table: ToolTable, data: Any) -> Any:

@@ -144,7 +144,7 @@ def is_portable(values: Values, value: Any) -> bool:
         return False
     try:
         return bool(values.accept(json_value) == value)
-    except UnfitValueError:  # as infinity, and what is not a number
+    except UnfitValueError:  # infinity and NaN, for example
         return False
 
 
@@ -279,7 +279,7 @@ def _with_direction(attribute: Any, *, descending: bool) -> Any:
 def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> Condition:
     if value is None:
         return and_(attribute.is_(null()), rest)
-    # a boolean by itself has no order to SQLAlchemy
+    # SQLAlchemy does not compare `true()` with `<`
     last = operand(attribute, literal(value, attribute.type))
     further = attribute < last if descending else attribute > last
     return or_(further, attribute.is_(null()), and_(attribute == last, rest))
@@ -351,10 +351,10 @@ _ORDERED = ("min", "max")
 _FUNCTIONS = ("sum", "avg", *_ORDERED)
 _KNOWN_TOTALS = "use 'count(*)', or 'sum', 'avg', 'min' or 'max' of a column"
 
-# what drivers take a year or a month of a duration for
+# how drivers load a year and a month of an interval
 _DAYS = {"year": 365, "month": 30}
 
-# families of values of which there are groups: one value a row, which the database compares
+# families of values that can be grouped by
 _GROUPED = ("ref", "text", "number", "boolean", "time", "choice", "uuid")
 
 
@@ -381,7 +381,7 @@ class Total:
         if self.function in _ORDERED or is_interval(attribute.type):
             return type_coerce(function(attribute), attribute.type)
         if isinstance(stored_type(attribute.type), Float):
-            # what is of single precision would be added up in single precision
+            # a REAL would be added up in single precision
             return cast(function(cast(attribute, Double())), Double())
         return cast(function(attribute), Numeric())
 
@@ -415,7 +415,7 @@ class Totals:
         groups = [summable(getattr(model, column.name)) for column in self.groups]
         asked = [total.expression(model) for total in self.totals]
         statement = select(*groups, *asked, func.count()).select_from(model).where(*conditions)
-        # by their places: what a driver sends twice is not the same to PostgreSQL
+        # by position: PostgreSQL does not recognize expressions with equal parameters
         places = [_column_number(n) for n in range(1, len(groups) + 1)]
         return statement.group_by(*places).order_by(*self._order(read), *places)
 

@@ -219,7 +219,7 @@ class Reader:
         if reading.keys is not None:
             return self._find_in_given_order(reading, page, conditions)
         order = order_of(reading, table)
-        if drafts and sqla.is_false(and_(true(), *conditions)):  # they alone are asked for
+        if drafts and sqla.is_false(and_(true(), *conditions)):  # only drafts are named
             return [], False
         if cursor is not None and cursor.draft is None:
             conditions.append(self._after_cursor(cursor, order))
@@ -230,7 +230,7 @@ class Reader:
         asked, table, keys = reading.arguments, page.shape.table, page.refs.keys
         if instances:
             if page.cursor is not None or reading.keys is not None:
-                return  # they may be among the others
+                return  # they may be on another page
             missing = {*row_refs([*asked.filters, *asked.or_filters], table)}
             if not missing:
                 return
@@ -260,7 +260,9 @@ class Reader:
         return found[: page.limit], len(found) > page.limit
 
     def _after_cursor(self, cursor: Cursor, order: Order) -> Condition:
-        """Return the condition that continues a read after its cursor, though the row may be deleted.
+        """Return the condition that continues a read after its cursor.
+
+        The row where the cursor ended may be deleted by now.
 
         Raises:
             ToolError: it is not a cursor of this read, or the values of its row cannot be looked

@@ -87,7 +87,7 @@ _TOKEN = re.compile(
 
 _AROUND_A_NAME = re.compile(r'(?<![\w"])\((\w+)\)')
 
-# sign of a comparison -> how it is said before the value
+# sign of a comparison -> its word before the value
 _SIGNS: Final = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "not", "!=": "not"}
 
 
@@ -203,7 +203,7 @@ def _literal_to_json(literal: str, *, numeric: bool) -> str | None:
         return None
     value = literal[1:-1].replace("''", "'")
     if scrub(value) != value:
-        return None  # there is a key in it
+        return None  # it contains a key
     return value if numeric else quote_text(value)
 
 
@@ -357,12 +357,12 @@ class Hooks:
         """Inspect the rows that were written, in the same transaction."""
 
 
-_MAX_NAME_BYTES = 63  # bytes of a name that PostgreSQL keeps
+_MAX_NAME_BYTES = 63  # PostgreSQL truncates longer names
 
-# as PostgreSQL writes it, where '%' needs not be doubled
+# compiled with a paramstyle that does not double '%'
 _DIALECT = PGDialect(paramstyle="named")  # type: ignore[no-untyped-call]  # SQLAlchemy's
 
-# what is there -> how PostgreSQL ends the name of one that was given none
+# constraint class -> the suffix of names that PostgreSQL generates
 _NAME_SUFFIXES: Mapping[type[Any], str] = {
     PrimaryKeyConstraint: "pkey",
     UniqueConstraint: "key",
@@ -409,7 +409,7 @@ def rules_of(table: ToolTable) -> list[Rule]:
     """Return the rules that a model must know to write rows of a table."""
     rules = {}
     for constraint, of in _constraints(table):
-        # what a type says by itself is not said twice
+        # constraints of types (Enum, Boolean) are described by the type
         rule = None if sqla.is_type_bound(constraint) else _rule(constraint, of, table)
         columns = [] if rule is None else [table.columns[name] for name in rule.columns]
         if rule is not None and str(rule) and any(c.creatable or c.updatable for c in columns):
@@ -467,7 +467,7 @@ def _rule(constraint: Any, of: Table, table: ToolTable) -> Rule | None:
 
 def _columns_of(constraint: Any, of: Table, table: ToolTable) -> Rule:
     """Return the columns of a constraint, without its words."""
-    # those of an exclusion constraint may be given by their names alone
+    # an ExcludeConstraint may have column names only
     columns = (of.columns.get(each.name) for each in getattr(constraint, "columns", ()))
     names = [_attribute(column, table) for column in columns if column is not None]
     return Rule(tuple(name for name in names if name is not None), is_hidden=None in names)
@@ -480,7 +480,7 @@ def _condition(sql: Any, of: Table, table: ToolTable) -> Condition:
 
 def _sql(given: Any) -> str:
     if isinstance(given, TextClause):
-        # what looks like a parameter is none in a constraint
+        # text() escapes colons, which are no parameters in a constraint
         return given.text.replace("\\:", ":")
     if isinstance(given, str):
         return given
@@ -578,7 +578,7 @@ def _generated_name(constraint: Constraint | Index, of: Table, number: str) -> s
     elif isinstance(constraint, PrimaryKeyConstraint):
         columns = []
     table, middle = of.name, "_".join(columns)
-    # the longer of both is cut until all has room: `makeObjectName()` of PostgreSQL
+    # the longer part is cut first: PostgreSQL's `makeObjectName()`
     while len(table) + len(middle) > _MAX_NAME_BYTES - len(suffix) - (2 if middle else 1):
         table, middle = (table[:-1], middle) if len(table) > len(middle) else (table, middle[:-1])
     return "_".join(filter(None, [table, middle, suffix]))

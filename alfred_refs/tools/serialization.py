@@ -136,7 +136,7 @@ def map_document(
     return leaf(value, entity or places.get(None))
 
 
-_MIN_KEY_LENGTH = 32  # letters that a key is spelt with
+_MIN_KEY_LENGTH = 32  # the hex digits of a UUID
 
 
 class Verbatim(str):
@@ -179,7 +179,7 @@ class KeyNumber(int):
     entity: str = ""
 
     def __repr__(self) -> str:
-        return HIDDEN  # errors repeat values, in words too
+        return HIDDEN  # error messages repeat values by repr()
 
 
 def key_number(value: Any, entity: str | None) -> Any:
@@ -251,8 +251,8 @@ class _KeyReplacer:
     def __init__(self, longest: int | None) -> None:
         self.has_keys = False
         self._longest = longest
-        self._names: dict[str, str] = {}  # that are told as they are: all rows have the same
-        self._texts: dict[int, str] = {}  # that are not told as they are, by their identity
+        self._names: dict[str, str] = {}  # names without keys: the same in all rows
+        self._texts: dict[int, str] = {}  # texts to be replaced, by id()
         self._spellings: dict[KeySpelling, None] = {}
         self._keys: dict[uuid.UUID, None] = {}
         self._numbers: dict[tuple[str, Key], None] = {}
@@ -261,7 +261,7 @@ class _KeyReplacer:
 
     def collect(self, value: Any) -> Any:
         """Return a value as JSON, with types that mark special texts, and collect its keys."""
-        if is_plain(value):  # the common way
+        if is_plain(value):  # the common case
             return value
         if isinstance(value, dict):
             names = self._names
@@ -299,7 +299,7 @@ class _KeyReplacer:
 
     def _collect_text(self, text: str) -> str:
         if isinstance(text, Verbatim):
-            return str(text)  # another object, which is not written again
+            return str(text)  # a plain str, so that replace() skips it
         if self._longest is not None and not isinstance(text, CutText):
             text = shorten_text(text, self._longest)
         found = dict.fromkeys(keys_in(text))
@@ -329,7 +329,7 @@ class _KeyReplacer:
             return {self.replace(name): self.replace(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self.replace(each) for each in value]
-        if isinstance(value, uuid.UUID):  # of a hook: a ref, where it is one
+        if isinstance(value, uuid.UUID):  # from a hook: becomes a ref if there is one
             return self._refs.get(value) or str(Mark(self._minted_refs[KEY, value]))
         if isinstance(value, KeyNumber):
             return str(Mark(self._minted_refs[value.entity, int(value)]))
@@ -345,7 +345,7 @@ class _KeyReplacer:
         keys = _keys_of(spelt)
         if keys[0] in self._refs:
             return Mark(self._refs[keys[0]], spelt.spelling)
-        if keys[-1] in self._refs:  # a row's key that is text, to the letter
+        if keys[-1] in self._refs:  # a text key with exactly this spelling
             return Mark(self._refs[keys[-1]])
         return Mark(self._minted_refs[KEY, keys[0]], spelt.spelling)
 

@@ -174,10 +174,10 @@ ROW_REF = "_ref"
 """The field with the ref of a row whose primary key has several columns."""
 
 
-# strategies of relationships that are never loaded as a whole
+# loader strategies of relationships that are never loaded completely
 _UNLOADED_STRATEGIES = ("dynamic", "write_only", "noload")
 
-_MAX_STATEMENTS = 100  # of one table that are kept
+_MAX_STATEMENTS = 100  # cached for one table
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +356,8 @@ class ToolTable:
         statement = self.statements.get(name)
         if statement is None:
             statement = make()
-            if len(self.statements) < _MAX_STATEMENTS:  # a model may name columns as it likes
+            # models choose columns freely, so the number of statements is unbounded
+            if len(self.statements) < _MAX_STATEMENTS:
                 self.statements[name] = statement
         return statement
 
@@ -453,7 +454,7 @@ def lists_of(table: ToolTable) -> list[str]:
         try:
             if _tables(table, levels_of(table.model, name)) is not None:
                 names.append(name)
-        except ListError:  # of many-to-many rows, or by a column of no integers
+        except ListError:  # many-to-many, or a position that is not an integer
             continue
     return names
 
@@ -610,7 +611,9 @@ class ToolTables:
             target = self.of_model(relationship.mapper.class_)
             if target is not None and not is_listed(mapper, relationship.key, hidden):
                 table.targets[relationship.key] = target
-            if relationship.secondary in listed_tables:  # rows are written there
+            if (
+                relationship.secondary in listed_tables
+            ):  # the secondary table is listed: its rows are written there
                 table.fixed.add(relationship.key)
         for each in mapper.self_and_descendants:
             if each.class_ in self._by_model:
@@ -674,7 +677,7 @@ def _check_identity(mapper: Mapper[Any]) -> None:
     for column in mapper.primary_key:
         try:
             kind = column.type.python_type
-        except NotImplementedError:  # the type does not say
+        except NotImplementedError:  # the type does not declare one
             continue
         if not issubclass(kind, uuid.UUID | int | str) or kind is bool:
             raise SetupError(
@@ -739,7 +742,7 @@ def _column(
     keys = entities.of_class(mapper.class_)
     column, key = attribute.columns[0], keys.all.get(attribute.key)
     values = values_of(column.type, key)
-    # what the database or the mapping makes is not for a model to give
+    # generated values are not for the model
     is_own = is_identity and keys.own is not None
     is_writable = not is_own and not is_fixed and _is_application_value(column, mapper)
     is_writable = is_writable and values.family != "opaque"
@@ -764,7 +767,7 @@ def _is_application_value(column: Any, mapper: Mapper[Any]) -> bool:
         return False
     if column.identity is not None and column.identity.always:
         return False
-    # what tells the class of a row, or its version
+    # the discriminator and the version counter
     return all(column is not each for each in (mapper.polymorphic_on, mapper.version_id_col))
 
 

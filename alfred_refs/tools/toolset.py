@@ -107,7 +107,7 @@ if TYPE_CHECKING:
 
 _Lock = TypeVar("_Lock")
 
-# what PostgreSQL undoes as a whole to let another transaction go first: it may be done again
+# serialization failure and deadlock: the call may be repeated
 _ROLLED_BACK = ("40001", "40P01")
 
 _CACHE_SIZE = 256
@@ -404,7 +404,7 @@ class _ConversationCache:
         return opened
 
 
-_LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
+_LONGEST = 2_000  # characters of a text in an error, which may repeat the model's arguments
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -541,7 +541,7 @@ class Toolset:
         def add(function: _F) -> _F:
             made = function_tool(function, self.tables, self.functions, name=name, reads=read_only)
             self.functions[made.name] = made
-            self._memos.clear()  # what is made of the tools has one more
+            self._memos.clear()  # cached definitions lack the new tool
             return function
 
         return add if function is None else add(function)
@@ -570,9 +570,9 @@ class Toolset:
             )
         call = Call(self._setting, session, self._view_of(session))
         if session.in_transaction():
-            # what the application has left to be flushed is its own, and so are its mistakes
+            # errors of the application's pending changes are not the model's
             session.flush()
-        chat, tool = call.conversation, str(tool)  # a client hands over anything
+        chat, tool = call.conversation, str(tool)  # clients pass any value
         known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, preserve_transaction(session):
@@ -612,7 +612,7 @@ class Toolset:
                 error = call.conversation.unknown_error(error.ref, error.expected)
             fault = fault_of(error, tool, of, self.tables.entities, time_limit=slow)
             if fault is None:
-                call.session.hide_keys(error)  # a hook may have raised it
+                call.session.hide_keys(error)  # a hook's exception may contain keys
                 raise
             refusal: Answer = replace_keys(
                 fault.to_json(), call.conversation, self.tables.shown, _LONGEST

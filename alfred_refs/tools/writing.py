@@ -121,7 +121,7 @@ class Deleter:
         self._check_reach(searcher.search(instances))
         session = self._call.session
         before = session.deleted
-        # what cascades is loaded: each time, that would flush what is marked so far
+        # session.delete() loads what cascades, which would flush what is marked so far
         with session.no_autoflush:
             for instance in instances:
                 session.delete(instance)
@@ -141,12 +141,12 @@ class Deleter:
             ToolError: the model may not change them.
         """
         session, searcher = self._call.session, CascadeSearch(self._call, "db_create")
-        with session.no_autoflush:  # nothing is sent before it is held
+        with session.no_autoflush:  # nothing is flushed before it is checked
             result = searcher.search(instances, cascaded=True)
             orphaned = IdentitySet(instances)
             for state in map(sqla.state_of, session.dirty):
                 if any(each in orphaned for each in sqla.orphans_of(state)):
-                    # it refers to something else by now
+                    # the row refers to another one by now
                     for found in (result.unlinked, result.followed, result.blocking):
                         found.pop(state.key and state.key[:2], None)
             self._check_reach(result)
@@ -195,11 +195,11 @@ class Writer:
             return self._empty_answer(writing, table, conditions, named, "rows")
         changes = Changes(self._call, arguments)
         groups = [*changes.by_table(instances)]
-        for nearest, _ in groups:  # before any hook is asked
+        for nearest, _ in groups:  # before any hook is called
             check_update(nearest, arguments.data)
         values = {nearest: (rows, writing.records[0]) for nearest, rows in groups}
         for nearest, rows in groups:
-            if nearest is not table:  # of a subclass, which has rules of its own
+            if nearest is not table:  # of a subclass, which has verbs and hooks of its own
                 given = dict(writing.records[0])
                 values[nearest] = rows, changes.update(nearest, rows, given, arguments.data)
         others = CascadeReport(self._call, changes).changed(values)
@@ -297,7 +297,7 @@ class Writer:
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
             .options(lazyload("*"), *expected_loaders(table, expect))
-            # not the class, which may be read together with the tables of its subclasses
+            # not `of=model`: its SELECT may join the tables of subclasses, by outer joins
             .with_for_update(of=[*inspect(table.model).mapper.tables])
             .execution_options(populate_existing=True)
         )

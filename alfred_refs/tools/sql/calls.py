@@ -84,7 +84,7 @@ _FIELDS = frozenset(
 )
 _NUMBERS = Integer, Numeric, Float, Interval, INTERVAL
 
-# what a function takes -> SQLAlchemy's types of it, what it is called, and what to do instead
+# an argument type of the table -> SQLAlchemy's types, its name and the remedy for errors
 _KINDS: Mapping[str, tuple[Any, str, str]] = {
     "array": (ARRAY, "list", "call it on a list"),
     "number": (_NUMBERS, "number", "convert it first"),
@@ -117,7 +117,7 @@ def _call(node: Any, scope: Scope) -> Value:
     if order is not None:
         elements[-1] = aggregate_order_by(elements[-1], *order_elements(order, scope))
     first = next((each for each in values if not each.is_null), values[0] if values else None)
-    if function.gives == "common":  # `lag` has a number between the others
+    if function.gives == "common":  # the second argument of `lag` is a number
         first = widest(values[::2] if function.kind == "window" else values)
     type_, key = _result_type(function.gives, first)
     return Value(Function(name, *elements, type_=type_), name, key)
@@ -324,7 +324,7 @@ def _window(node: Any, scope: Scope) -> Value:
     nodes = parts(order, "expressions")[0] if order is not None else []
     frame = _frame(spec, scope)
     if any(bound for bound in frame.get("range_", ())):
-        for each in nodes:  # it would compute with them
+        for each in nodes:  # a RANGE offset is added to them
             require_data(value_of(each.this, scope), "RANGE")
     made = over(
         value.element,

@@ -253,7 +253,7 @@ def _bracket(node: Any, scope: Scope) -> Value:
     literal, kind = number_of(int(index.this) + 1)
     place = scope.building.literals.number(literal, kind)
     element: Any = value.element
-    if isinstance(element, Case | Cast):  # SQLAlchemy puts no parentheses around it
+    if isinstance(element, Case | Cast):  # SQLAlchemy does not add parentheses
         element = Grouping(element)
     return Value(element[place.element], value.name, item_key(value.key))
 
@@ -491,7 +491,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 def _logic(join: Callable[..., Any], kind: type[Any]) -> Callable[[Any, Scope], Value]:
     def make(node: Any, scope: Scope) -> Value:
         found, waiting = [], [node]
-        while waiting:  # a chain of them is deep
+        while waiting:  # iterative, because a chain of AND is a deep tree
             each = waiting.pop()
             if isinstance(each, kind):
                 waiting += reversed(parts(each, "this", "expression"))
@@ -620,7 +620,7 @@ CONDITION_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
 """The builders of conditions, by node class."""
 
 
-_MOST_DIGITS = 1_000  # of a numeric, as PostgreSQL has them
+_MOST_DIGITS = 1_000  # PostgreSQL's limit for numeric
 
 
 def _cast(node: Any, scope: Scope) -> Value:
@@ -634,7 +634,7 @@ def _cast(node: Any, scope: Scope) -> Value:
             f"the ref {value.name!r} is converted", "refs are texts; leave the cast out"
         )
     if value.literal is not None and isinstance(type_, Uuid):
-        return replace(value, name=name, weak=True)  # a ref, beside refs
+        return replace(value, name=name, weak=True)  # a ref, next to refs
     require_data(value, "a conversion")
     return Value(cast(element_of(value, scope), type_), name, weak=value.is_weak)
 

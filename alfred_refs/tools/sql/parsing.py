@@ -169,7 +169,7 @@ _TOKEN = re.compile(
 )
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
-# words that begin a clause, and those after which something must stand
+# keywords that begin a clause, and those that something must follow
 _AFTER = frozenset(
     (
         *("from", "where", "group", "order", "having", "limit", "offset", "fetch", "union"),
@@ -187,7 +187,7 @@ _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 
 _JOIN_TYPES = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
 
-# kind of number -> what its marker begins with, and the greatest that is of it
+# the first digit of a number's marker, and the limit of its type
 _NUMBERS = (("1", 2**31), ("2", 2**63))
 _NUMERIC = "3"
 _UNIT = 100_000
@@ -387,10 +387,10 @@ def _kind_of(number: str) -> str:
 
 _MAX_NODES = 3_000
 
-# functions that are called in a way of their own; of all others the name and arguments are read
+# functions with a syntax of their own; others have a name and arguments
 _SPECIAL_SYNTAX = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
-# how tightly operators bind, as PostgreSQL has it, and whether `a - b - c` is `(a - b) - c`
+# PostgreSQL's operator precedence, and whether `a - b - c` is `(a - b) - c`
 _BINDING: Mapping[str, tuple[int, bool]] = {
     "Or": (1, True),
     "And": (2, True),
@@ -412,13 +412,13 @@ _BINDING: Mapping[str, tuple[int, bool]] = {
     "AtTimeZone": (11, True),
     "Neg": (13, True),
     "Bracket": (14, True),
-    # of SELECTs, which are nobody's operands else
+    # of SELECTs, which are operands of nothing else
     **dict.fromkeys(("Union", "Except"), (21, True)),
     "Intersect": (22, True),
 }
 _PREFIXES = ("Not", "Neg")
 
-# what an argument of a node is in SQL, where its name does not say
+# SQL's words for nodes and their arguments, where their names differ
 _WORDS: Mapping[str, str] = {
     "db": "a name with a schema",
     "catalog": "a name with a schema",
@@ -457,7 +457,7 @@ def parse_shape(shape: Shape) -> exp.Expression:
     """
     dialect = Postgres()
     parser: Any = dialect.parser()
-    # as they are written: sqlglot would make one function of many, by what it knows of dialects
+    # without these, sqlglot would translate functions between dialects
     parser.FUNCTIONS = {}
     parser.LAMBDAS = {}
     parser.FUNCTION_PARSERS = {name: parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
@@ -521,7 +521,7 @@ def _check(tree: exp.Expression) -> None:
 
 
 def _operands(node: Any) -> Sequence[exp.Expression]:
-    if isinstance(node, exp.Escape):  # belongs to what is before it
+    if isinstance(node, exp.Escape):  # is part of the LIKE before it
         return []
     names = ("this", "expression", "low", "high")
     found = [node.args[name] for name in names if isinstance(node.args.get(name), exp.Expression)]

@@ -75,7 +75,7 @@ from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_v
 
 _Type = TypeEngine[Any]
 
-# sqlglot's name -> the type, made of the numbers behind it
+# sqlglot's name -> how many sizes it takes, and the type
 _TYPES_BY_NAME: Mapping[str, tuple[int, Callable[..., _Type]]] = {
     "BOOLEAN": (0, Boolean),
     "SMALLINT": (0, SmallInteger),
@@ -113,10 +113,10 @@ NAMES = (
 )
 """The types, as errors list them."""
 
-# those that take in what is before them, of numbers and of times
+# each type can hold values of those before it, of numbers and of times
 _WIDTHS = (BigInteger, DateTime, Numeric, Float)
 
-# the first that fits -> what a text beside such a column is read as
+# the first class that matches -> the type of a text next to such a column
 _PLAIN_TYPES: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
     (Enum, lambda type_: type_ if type_.native_enum else Text()),
     (String, lambda _: Text()),
@@ -437,7 +437,7 @@ class Literals:
         if value.literal is None:
             return value.element  # type: ignore[no-any-return]
         key = like.key
-        # one name wherever it stands beside such keys: PostgreSQL compares expressions by it
+        # the same name for the same keys: PostgreSQL compares GROUP BY expressions by parameter
         space = "" if key is None else re.sub(r"\W", "_", key.space)
         name = f"k_{space}_{type(like.type).__name__}_"
         return self._parameter(name, value.literal, like.type, str, is_key=True)

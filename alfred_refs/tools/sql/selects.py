@@ -116,7 +116,7 @@ def build_from(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
     for join in joins:
         if any(join.args.get(each) for each in ("side", "kind", "method", "on", "using")):
             groups[-1] = _join(groups[-1], join, scope)
-        else:  # a comma: what is before it is not seen by later ON
+        else:  # a comma: a later ON does not see what is before it
             (item,) = parts(join, "this")
             groups.append(_from_item(item, scope))
     scope.columns = [each for group in groups for each in group.columns]
@@ -140,7 +140,7 @@ def _from_item(node: Any, scope: Scope) -> _Rows:
         return _table(this, scope)
     name, names = _alias(alias)
     if not name:
-        name = scope.building.alias("n", "a subquery")  # PostgreSQL 16 takes it without
+        name = scope.building.alias("n", "a subquery")  # PostgreSQL 16 does not require an alias
     query = scope.building.query(this, scope.around())
     from_ = query.statement.subquery(scope.building.alias("t", name))
     return _add_source(Source(name, query.with_names(names, name).columns_in(from_), from_), scope)

@@ -74,7 +74,7 @@ from alfred_refs.tools.tables import ToolTables
 ROW_LIMIT = "most"
 """The name of the parameter with the number of rows to read."""
 
-_CAPACITY = 500  # as many as SQLAlchemy's compiled cache
+_CAPACITY = 500  # the size of SQLAlchemy's compiled cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class QueryRun:
         with transaction(session, self._limits.seconds, only_reads=True):
             try:
                 fetched = self._rows(plan, literals, row_limit)
-            except RecursionError:  # of SQLAlchemy's, which goes through it by itself
+            except RecursionError:  # raised by SQLAlchemy's own traversal
                 raise too_deep() from None
             rows = self._rows_to_json(plan.values, fetched[:row_limit])
             answer: dict[str, Any] = {
