@@ -894,7 +894,7 @@ class _Rules(Rules):
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
         # the item is not shown: its documents may contain keys
-        return None if instead_of(item, expect) is None else "another item"
+        return None if mismatch_of(item, expect) is None else "another item"
 
     def check_value(self, edit: Modify | Add, depth: int) -> Any:
         level = self._levels[min(depth, len(self._levels) - 1)]

@@ -54,7 +54,7 @@ from alfred_refs.positions.edits import (
     execute,
     read_item,
 )
-from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, unfit
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, value_refusal
 from alfred_refs.tools.answers import Rendering, Shape, cut_depth, number_items, size_of
 from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
 from alfred_refs.tools.call import Call
@@ -79,7 +79,7 @@ class ItemRules(Rules):
 
     def path_of(self, ref: str) -> Sequence[int] | None:
         """See `Rules.path_of`: finds rows with composite keys by the refs that tools give them."""
-        found = self._snapshot.path_of(ref)
+        found = self._snapshot.path_of_ref(ref)
         tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
         for table in tables:
             depth = [*self._list.tables].index(table) - 1
@@ -130,8 +130,8 @@ class ItemRules(Rules):
         shown = [column.name for column in table.columns.values() if column.shown]
         return any(getattr(row, name) == text for name in shown)
 
-    def fitted(self, edit: Modify | Add, depth: int) -> Any:
-        """See `Rules.fitted`: checks values as `db_update` and `db_create` do."""
+    def check_value(self, edit: Modify | Add, depth: int) -> Any:
+        """See `Rules.check_value`: checks values as `db_update` and `db_create` do."""
         table = self._list.rows_at(depth)
         try:
             if table is None:
@@ -144,7 +144,7 @@ class ItemRules(Rules):
         """Return the value of an item of an array or a document."""
         why, column = value_refusal(self._list.levels, depth, edit), self._list.column
         if why is not None or column is None:
-            raise UnfitError(why)
+            raise InvalidValueError(why)
         # wrapped in lists: the column accepts values of its own dimensions only
         around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
         given = edit.value
@@ -159,11 +159,11 @@ class ItemRules(Rules):
 def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[str, Any]:
     """Return the values of a row by attribute."""
     if not isinstance(edit.value, Mapping):
-        raise UnfitError("is a row: give an object of its fields")
-    placed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
+        raise InvalidValueError("is a row: give an object of its fields")
+    placed = [level.position, *level.foreign_key] if isinstance(level, RowLevel) else []
     for name in edit.value:
         if name in placed:
-            raise UnfitError(f"has {name!r} by its place: move it")
+            raise InvalidValueError(f"has {name!r} by its place: move it")
     if isinstance(edit, Modify):
         return update_record(table, edit.value)
     return new_records(table, [edit.value])[0]
@@ -246,7 +246,7 @@ class ListAnswers:
         self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
     ) -> Any:
         column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
-        whole = cut_depth(document_of(item, level, modified), path, cut)
+        whole = cut_depth(column_value(item, level, modified), path, cut)
         shown = self._rendering.fit_value(column.show(whole), column, path)
         self._room.characters -= size_of(shown)
         return number_items(shown, level.names)
@@ -254,7 +254,7 @@ class ListAnswers:
 
 def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
     """Yield the columns to show of a list's rows, without those that their place determines."""
-    placed = {level.position, *level.parents}
+    placed = {level.position, *level.foreign_key}
     for name, column in table.columns.items():
         if name == table.own or (column.shown and name not in placed):
             yield column
@@ -273,7 +273,7 @@ class ListEditor:
         self._list = list_by_name(self._table, arguments.name)
         self._changes = Changes(call, arguments)
         # the lists are filled with instances for `after_write` once they are made
-        self._added: list[tuple[list[Any], Sequence[NewRow]]] = []
+        self._added: list[tuple[list[Any], Sequence[RowAddition]]] = []
 
     def edit(self) -> dict[str, Any]:
         """Edit the list, and return the answer; a preview changes nothing."""
@@ -424,17 +424,17 @@ class ListEditor:
                 each.values = {**record}
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
-            _add(others, report.changed({table: (rows, {**each.given, **each.placed})}))
+            _add(others, report.changed({table: (rows, {**each.values, **each.placement})}))
         # their parents are reset when the removal is written
-        plan.changed += [replace(each, placed={}) for each in unlinked if each.given]
+        plan.changed += [replace(each, placement={}) for each in unlinked if each.values]
 
-    def _prepare_new(self, target: ToolTable, new_rows: Sequence[NewRow]) -> None:
+    def _prepare_new(self, target: ToolTable, new_rows: Sequence[RowAddition]) -> None:
         """Call the hooks of new rows of one list.
 
         Raises:
             SetupError: a hook adds records, or removes some.
         """
-        records = [{**new.values, **new.placed} for new in new_rows]
+        records = [{**new.values, **new.placement} for new in new_rows]
         made: list[Any] = []
         writing = self._changes.call_hooks(target, "create", made, records)
         if len(writing.records) != len(new_rows):
@@ -446,7 +446,7 @@ class ListEditor:
         check_complete(target, writing.records)
         self._call.resolve(refs_of_records(target, writing.records))
         for new, record in zip(new_rows, writing.records, strict=True):
-            new.values = {n: value for n, value in record.items() if n not in new.placed}
+            new.values = {n: value for n, value in record.items() if n not in new.placement}
         self._added.append((made, new_rows))
 
     def _target(self, level: RowLevel) -> ToolTable:

@@ -267,7 +267,11 @@ def table_of_content(
     if class_ is None:
         return table
     if class_ not in table.kinds:
-        raise _unwritable_content(table, "is of a kind") if stored else no_such_class(table.model)
+        raise (
+            _unwritable_content(table, "is of a kind")
+            if stored
+            else unknown_class_error(table.model)
+        )
     table.kinds[class_].check("create")
     return table.kinds[class_]
 

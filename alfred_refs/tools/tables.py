@@ -450,7 +450,7 @@ class ToolList:
 def lists_of(table: ToolTable) -> list[str]:
     """Return the attributes of a table that are lists which a model may edit."""
     names = []
-    for name in names_of(inspect(table.model).mapper):
+    for name in list_names(inspect(table.model).mapper):
         try:
             if _tables(table, levels_of(table.model, name)) is not None:
                 names.append(name)
