@@ -11,11 +11,11 @@ as the call runs. `preserve_transaction` leaves the session as it was, whatever 
 False
 
 `Setting` holds the toolset's options, the same for all calls. `Call` adds the session and its
-conversation, and what every verb needs of both: keys of refs (`resolved`), pending drafts
-(`drafts_named`), refs of instances (`refs_of`), rows re-read after a flush (`read_again`), JSON
+conversation, and what every verb needs of both: keys of refs (`resolve`), pending drafts
+(`pending_drafts`), refs of instances (`refs_of`), rows re-read after a flush (`reload`), JSON
 (`rendering`), and labels (`finish_answer`).
 
-`rows_in_answer` lists the rows that an answer shows, for the registry's activity: later prompts
+`activities_in` lists the rows that an answer shows, for the registry's activity: later prompts
 can repeat what the model has seen. A row nested in another is recorded under its own key, and the
 outer row keeps only its ref, so there is one copy of each row, the newest.
 

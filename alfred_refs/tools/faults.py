@@ -17,7 +17,7 @@ the call, and `None` if the exception is the application's or ours: then it is r
   a violated constraint is described by `rules`.
 - A constraint on columns that the model does not see is not its fault, so the exception is raised.
 
-`check_there` tells a row that was deleted from one that is hidden from the session, if a call
+`check_existence` tells a row that was deleted from one that is hidden from the session, if a call
 names a row and its statement does not find it.
 
 Limits: the driver's message is never repeated, so an SQLSTATE that is not listed has a general

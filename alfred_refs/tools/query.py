@@ -5,8 +5,8 @@
 - A `Cursor` is where a read stopped: a text that the model gives back. It holds the values of the
   last row and its ref, never a key, and a digest of the question: it cannot be used with another
   one. It is not secret and is checked like any other argument.
-- `totals_of` reads functions from `columns`; columns next to totals are groups. `Counter` runs the
-  statement:
+- `totals_of` reads functions from `columns`; columns next to totals are groups.
+  `TotalsReader` runs the statement:
 
 >>> asked = {"table": "lines", "columns": ["recipe_id", "count(*)", "max(position)"]}
 >>> toolset.call(session, "db_read", asked)

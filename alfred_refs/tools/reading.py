@@ -12,15 +12,15 @@
 1. The refs in the filters are resolved: at most one round trip for rows that this process has not
    cached, one for drafts.
 2. Hooks (`before_read`) may change the question; it is checked again if they replace it.
-3. Totals are answered by `query.Counter`; the rest is about rows.
+3. Totals are answered by `query.TotalsReader`; the rest is about rows.
 4. Drafts that the filters name come first, by their numbers.
 5. One statement reads the rows, and one row more than is shown, to know whether there are more. It
    uses keys and no refs.
 6. Related rows are loaded, rows become JSON (`answers`), hooks see them (`after_read`), and labels
    are read.
 
-If a row is named and not found, `faults.check_there` finds out why: deleted, or not visible to the
-session.
+If a row is named and not found, `faults.check_existence` finds out why: deleted, or not visible
+to the session.
 
 Limits: a search by meaning (`_semantic`) needs a hook that answers it. The number of rows and
 characters is limited by `Limits`; the cursor continues after the last row shown.

@@ -13,7 +13,7 @@ Traceback (most recent call last):
 alfred_refs.tools.errors.ToolError: the value given for 'servings' does not fit; it takes ...
 >>> lists_of(recipes)
 ['lines']
->>> list_named(recipes, "lines").levels[0].position
+>>> list_by_name(recipes, "lines").levels[0].position
 'position'
 
 `permits_of` reads what the application allows: verbs by class, and attributes that are shown and
