@@ -1,8 +1,8 @@
-"""What Alembic runs: from the command line at the root, and from `alfred_refs.store.schema`.
+"""Alembic environment: for the `alembic` command, and for `alfred_refs.store.schema`.
 
 The database is the first of: `config.attributes["connection"]` (a `Connection`),
 `config.attributes["url"]`, `-x url=URL`, `ALFRED_REFS_DATABASE_URL`, `DATABASE_URL`. Offline
-(`--sql`) needs none. Tables that are not the registry's are neither read nor touched.
+(`--sql`) needs none. Tables that are not the registry's are neither read nor changed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from alfred_refs.store.schema import metadata
 
 VARIABLES = ("ALFRED_REFS_DATABASE_URL", "DATABASE_URL")
 
-# any number that every version and nobody else uses
+# the advisory lock: the same number in every version of the package, and in no other program
 LOCK = zlib.crc32(schema.VERSION_TABLE.encode())
 
 
 def run() -> None:
-    """Run what Alembic was asked for, offline or on a database.
+    """Run the migrations, offline or on a database.
 
     Raises:
-        CommandError: there is no database, or it cannot be used; the `alembic` command prints it
+        CommandError: there is no database, or it cannot be used. The `alembic` command prints this
             on one line.
     """
     connection = context.config.attributes.get("connection")
@@ -46,24 +46,24 @@ def run() -> None:
 
 
 def offline() -> None:
-    """Write the SQL in place of running it."""
+    """Print the SQL instead of executing it."""
     configure(dialect_name="postgresql", literal_binds=True, dialect_opts={"paramstyle": "named"})
     with context.begin_transaction():
         context.run_migrations()
 
 
 def online(connection: Connection) -> None:
-    """Run in one transaction on `connection`, one process after the other."""
+    """Migrate in one transaction on `connection`, one process at a time."""
     configure(connection=connection)
     with context.begin_transaction():
-        # replicas that start at once all migrate: the second waits, and finds it done
+        # replicas that start at the same time all migrate: the second waits, and has nothing to do
         connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
         schema.check_ours(connection)
         context.run_migrations()
 
 
 def configure(**where: Any) -> None:
-    """Configure the context for `where`, and for our tables alone."""
+    """Configure the context with `where`, for the registry's tables only."""
     context.configure(
         **where,
         target_metadata=metadata,
@@ -75,24 +75,24 @@ def configure(**where: Any) -> None:
 
 
 def is_ours(name: str | None, kind: str, _parents: object) -> bool:
-    """Tell whether something that the database has is to be compared with our tables."""
+    """Return whether an object of the database is compared: of tables, only the registry's."""
     return kind != "table" or name in metadata.tables
 
 
 def url() -> str | URL:
-    """Return the URL that was given.
+    """Return the URL from the configuration, the command line or the environment.
 
     Raises:
-        SetupError: none was.
+        SetupError: there is none.
     """
-    ways = [
+    candidates = [
         context.config.attributes.get("url"),
         context.get_x_argument(as_dictionary=True).get("url"),
         *map(os.environ.get, VARIABLES),
     ]
-    for way in ways:
-        if way:
-            return way
+    for candidate in candidates:
+        if candidate:
+            return candidate
     raise SetupError(
         "there is no database to migrate",
         f"give -x url=URL, or set {' or '.join(VARIABLES)}",

@@ -1,6 +1,6 @@
-"""The registry's tables.
+"""Create the registry's tables.
 
-It finds nothing to do where `RefRegistry.create_tables()` has done it: `if_not_exists=True`.
+Tables that `RefRegistry.create_tables()` has made are left as they are: `if_not_exists=True`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ depends_on = None
 adds = ("alfred_refs_mapping", "key")
 rewrites_rows = False
 
-# what is refused is done in the database, so that it works offline too
+# raised by the database, so that it works offline too
 REFUSE_TO_LOSE_MAPPINGS = """
 DO $$
 BEGIN

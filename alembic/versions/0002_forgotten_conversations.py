@@ -1,7 +1,7 @@
-"""What forgetting conversations needs, and labels.
+"""Add the columns for forgotten conversations, and labels.
 
-It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables. The tables
-may be partitioned: what is done to them is done to their partitions.
+Nothing changes if `RefRegistry.create_tables()` has made the newest tables. The tables may be
+partitioned: PostgreSQL changes the partitions with them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ depends_on = None
 adds = ("alfred_refs_counter", "forgotten")
 rewrites_rows = True
 
-# What mints, marks or begins a turn locks a conversation's row first: it waits here, and holds
-# nothing that is waited for below. What resolves goes on, but while a column is added.
+# Minting, marking and beginning a turn lock a conversation's row first: they wait here, before
+# they hold a lock that is needed below. Resolving waits only while a column is added.
 STOP_MINTING = "LOCK TABLE alfred_refs_conversation IN EXCLUSIVE MODE"
 
-# Before a downgrade conversations may have been forgotten: which, is told by what is missing.
-# Where there is no such column, the tables are newer, and know.
+# Conversations may have been forgotten before a downgrade to 0001; the missing mappings show how
+# many. Tables without the column `entity` are newer, and have the numbers already.
 COUNT_FORGOTTEN = """
 DO $$
 BEGIN

@@ -1,13 +1,13 @@
-"""Two bytes stand for the entity in each mapping; its name is beside them in the counter.
+"""Replace the entity's name in each mapping by two bytes, its kind; the counter has the name.
 
 Until the commit nothing is minted or resolved: counters and mappings are locked against reading,
-conversations against writing. The mappings and their indexes are written anew, which takes ten to
-thirty seconds for each million, as busy as the server is, and the room of both once more. Nothing
-is lost either way, and no dropped column stays behind in the mappings: each row would have to tell
-of it.
+conversations against writing. The mappings and their indexes are rewritten, which takes ten to
+thirty seconds for each million, depending on the load, and as much disk space again. Nothing is
+lost in either direction. The columns change their types, because a column that is dropped remains
+in every row as a null.
 
-It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables. The tables
-may be partitioned, with keys of any name.
+Nothing changes if `RefRegistry.create_tables()` has made the newest tables. The tables may be
+partitioned, with constraints of any name.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ depends_on = None
 adds = ("alfred_refs_counter", "kind")
 rewrites_rows = True
 
-# In the database, so that it works offline too. Both columns change at once, from what each row
-# was: the first takes what the second has, and the second what the counter tells.
+# In the database, so that it works offline too. One ALTER TABLE computes both columns from the old
+# row: the first gets the value of the second, and the second the kind from the counter.
 UPGRADE = """
 DO $$
 DECLARE
@@ -35,7 +35,7 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    LOCK alfred_refs_conversation IN EXCLUSIVE MODE;  -- who mints holds nothing else yet
+    LOCK alfred_refs_conversation IN EXCLUSIVE MODE;  -- minting locks this table first
     LOCK alfred_refs_counter, alfred_refs_mapping;
 
     ALTER TABLE alfred_refs_counter ADD kind smallint;
@@ -79,7 +79,7 @@ DO $$
 DECLARE
     made text;
 BEGIN
-    LOCK alfred_refs_conversation IN EXCLUSIVE MODE;  -- who mints holds nothing else yet
+    LOCK alfred_refs_conversation IN EXCLUSIVE MODE;  -- minting locks this table first
     LOCK alfred_refs_counter, alfred_refs_mapping;
 
     FOR made IN
@@ -107,22 +107,22 @@ BEGIN
 END $$
 """
 
-# what was known of the columns went with their types
+# changing the types of columns has deleted their statistics
 ANALYZE = "ANALYZE alfred_refs_mapping"
 
 
 def upgrade() -> None:
     op.execute(UPGRADE)
-    _say_what_never_changes("conversation, kind, number and key")
+    _comment_on_constants("conversation, kind, number and key")
     op.execute(ANALYZE)
 
 
 def downgrade() -> None:
     op.execute(DOWNGRADE)
-    _say_what_never_changes("conversation, entity, number and key")
+    _comment_on_constants("conversation, entity, number and key")
     op.execute(ANALYZE)
 
 
-def _say_what_never_changes(columns: str) -> None:
-    # in any case: 0001 has said it of tables that it found, too
+def _comment_on_constants(columns: str) -> None:
+    # always: 0001 has set the old comment on tables that existed, too
     op.create_table_comment("alfred_refs_mapping", f"refs and their keys; {columns} never change")

@@ -1,9 +1,9 @@
-"""Drafts: content that was generated and is not saved.
+"""Add drafts: generated content that is not saved.
 
-Nothing waits but for the moment in which the counters get a column, and nothing is written anew.
+Others wait only while the counters get a column, and no row is rewritten.
 
-It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables. The other
-tables may be partitioned; the new one is not, until they are partitioned again.
+Nothing changes if `RefRegistry.create_tables()` has made the newest tables. The other tables
+may be partitioned; the new one is not, until the tables are partitioned again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ depends_on = None
 adds = ("alfred_refs_draft", "content")
 rewrites_rows = False
 
-# What mints locks a conversation's row first: it waits here, and holds nothing else yet.
+# Minting locks a conversation's row first: it waits here, before it holds another lock.
 STOP_MINTING = "LOCK TABLE alfred_refs_conversation IN EXCLUSIVE MODE"
 
-# what is refused is done in the database, so that it works offline too
+# raised by the database, so that it works offline too
 REFUSE_TO_LOSE_DRAFTS = """
 DO $$
 BEGIN
@@ -35,7 +35,7 @@ BEGIN
 END $$
 """
 
-# of entities that had drafts alone: before, a counter had a ref
+# Counters of entities that have only drafts: before 0004 every counter had a ref.
 DELETE_COUNTERS_OF_DRAFTS = "DELETE FROM alfred_refs_counter WHERE last = 0"
 
 

@@ -1,9 +1,9 @@
-"""Of which table an entity's refs are, so that they are used for no other.
+"""Record the table of an entity's refs, so that they are used for no other table.
 
-Nothing waits but for the moment in which the counters get a column, and nothing is written anew:
-counters from before say nothing of a table until the next ref of their entity is minted.
+Others wait only while the counters get a column, and no row is rewritten: the table of an existing
+counter is unknown until the next ref of its entity is minted.
 
-It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables.
+Nothing changes if `RefRegistry.create_tables()` has made the newest tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ depends_on = None
 adds = ("alfred_refs_counter", "table_name")
 rewrites_rows = False
 
-# What mints locks a conversation's row first: it waits here, and holds nothing else yet.
+# Minting locks a conversation's row first: it waits here, before it holds another lock.
 STOP_MINTING = "LOCK TABLE alfred_refs_conversation IN EXCLUSIVE MODE"
 
 

@@ -1,9 +1,9 @@
-"""What was done with the rows of refs, what models saw of them, and what steps left.
+"""Add activity, with what models were shown of rows, and the steps of agents.
 
-Two new tables: nothing waits and nothing is written anew.
+Two new tables: nobody waits, and no row is rewritten.
 
-It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables. The other
-tables may be partitioned; the new ones are not, until they are partitioned again.
+Nothing changes if `RefRegistry.create_tables()` has made the newest tables. The other tables
+may be partitioned; the new ones are not, until the tables are partitioned again.
 """
 
 from __future__ import annotations
