@@ -54,8 +54,8 @@ ON_ALL_CORES = ("-n", "auto")
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
 
 SMALL_RUN = """\
-small run: about five minutes on two cores. Left out are the tests marked `slow`, three of the five
-stores of the store's contract, and four fifths of Hypothesis' examples.
+small run: about five minutes on two cores. Left out are the tests marked `slow`, and four fifths
+of Hypothesis' examples.
 Run everything with `python3 run.py test --all`, or name tests by path or -k."""
 
 # the tests of what we lean on in SQLAlchemy, by which a pre-release is judged

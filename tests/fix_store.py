@@ -1,11 +1,15 @@
-"""Fixtures: an empty store of each kind, for the tests that every store must pass."""
+"""Fixtures: an empty store, for the tests that every store must pass."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import PostgresStore
 from alfred_refs.store import Store
@@ -13,30 +17,19 @@ from alfred_refs.store.memory import MemoryStore
 from alfred_refs.store.telemetry import EventSource, Telemetry, observe
 from tests.fix_postgres import PreparedDatabases
 
-
-def memory(_: Engine) -> Store:
-    """Make a store in memory."""
-    return MemoryStore()
+Run = Callable[[Callable[[], Any]], Any]
+"""Calls a function that uses a store, and returns its result."""
 
 
-def psycopg(engine: Engine) -> Store:
-    """Make a store on psycopg, which sends a batch in one trip."""
-    return PostgresStore(engine)
+@pytest.fixture(params=["memory", "postgres"])
+def any_store(request: pytest.FixtureRequest) -> Store:
+    """An empty store of each implementation.
 
-
-def psycopg2(engine: Engine) -> Store:
-    """Make a store on a driver without pipelines."""
-    return PostgresStore(create_engine(engine.url.set(drivername="postgresql+psycopg2")))
-
-
-def observed(_: Engine) -> Store:
-    """Make a store that counts what another does."""
-    return observe(MemoryStore(), Telemetry(EventSource().dispatch))
-
-
-def partitioned(engine: Engine) -> Store:
-    """Make a store on hash-partitioned tables."""
-    return PostgresStore(engine)
+    What differs between drivers and layouts of tables is in `variant`.
+    """
+    if request.param == "memory":
+        return MemoryStore()
+    return PostgresStore(request.getfixturevalue("engine"))
 
 
 @pytest.fixture
@@ -48,21 +41,30 @@ def partitioned_engine(partitioned_databases: PreparedDatabases) -> Iterator[Eng
         engine.dispose()
 
 
-# the small run has the first two: the others share their code
-KINDS = [
-    memory,
-    psycopg,
-    *(pytest.param(make, marks=pytest.mark.slow) for make in (psycopg2, partitioned, observed)),
-]
+@pytest.fixture(
+    params=["psycopg", "psycopg2", "asyncpg", "psycopg_async", "partitioned", "observed"]
+)
+def variant(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Run]]:
+    """A store with each driver, on partitioned tables, and observed, with how to run its calls."""
 
+    def call(work: Callable[[], Any]) -> Any:
+        return work()
 
-@pytest.fixture(params=KINDS, ids=lambda make: str(make.__name__))
-def any_store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """An empty store of each kind."""
-    make: Callable[[Engine], Store] = request.param
-    store = make(
-        request.getfixturevalue("partitioned_engine" if make is partitioned else "engine")
-    )
-    yield store
-    if isinstance(store, PostgresStore):
-        store._application.dispose()
+    if request.param == "observed":
+        yield observe(MemoryStore(), Telemetry(EventSource().dispatch)), call
+    elif request.param == "partitioned":
+        yield PostgresStore(request.getfixturevalue("partitioned_engine")), call
+    elif request.param in ("asyncpg", "psycopg_async"):
+        url = request.getfixturevalue("engine").url.set(drivername=f"postgresql+{request.param}")
+        application = create_async_engine(url)
+        with asyncio.Runner() as runner:
+            yield (
+                PostgresStore(application.sync_engine),
+                lambda work: runner.run(greenlet_spawn(work)),
+            )
+            runner.run(application.dispose())
+    else:
+        url = request.getfixturevalue("engine").url.set(drivername=f"postgresql+{request.param}")
+        engine = create_engine(url)
+        yield PostgresStore(engine), call
+        engine.dispose()

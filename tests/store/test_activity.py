@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,30 +83,31 @@ def test_the_last_action_counts_and_the_first_turn_stays(store: Store) -> None:
     assert entry(store).last_turn == 1
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "turns", "is_kept"),
-    [
-        ("read", "linked", 1, True),
-        ("linked", "linked", 1, False),
-        ("created", "read", 0, True),
-        ("mentioned", "read", 0, True),
-        ("updated", "read", 1, False),
-        ("deleted", "read", 0, False),
-        ("updated", "deleted", 0, False),
-    ],
-)
-def test_some_actions_do_not_hide_the_one_before(
-    store: Store, before: Action, after: Action, turns: int, is_kept: bool
-) -> None:
-    """A row that stands beside another is as it was; a read does not hide what was written."""
-    store.begin_turn(CHAT)
-    store.note(CHAT, [Activity(SOUP, before)], "user")
-    for _ in range(turns):
-        store.begin_turn(CHAT)
-    store.note(CHAT, [Activity(SOUP, after)], "model")
+# the action before, the next one, the turns in between, and whether the first is kept
+REPEATED: list[tuple[Action, Action, int, bool]] = [
+    ("read", "linked", 1, True),
+    ("linked", "linked", 1, False),
+    ("created", "read", 0, True),
+    ("mentioned", "read", 0, True),
+    ("updated", "read", 1, False),
+    ("deleted", "read", 0, False),
+    ("updated", "deleted", 0, False),
+]
 
-    expected = (before, "user", 1) if is_kept else (after, "model", 1 + turns)
-    assert (entry(store).action, entry(store).actor, entry(store).last_turn) == expected
+
+def test_some_actions_do_not_hide_the_one_before(store: Store) -> None:
+    """A row shown in a foreign key is as it was; a read does not hide what was written."""
+    for number, (before, after, turns, is_kept) in enumerate(REPEATED):
+        address = replace(CHAT, id=f"chat-{number}")
+        store.begin_turn(address)
+        store.note(address, [Activity(SOUP, before)], "user")
+        for _ in range(turns):
+            store.begin_turn(address)
+        store.note(address, [Activity(SOUP, after)], "model")
+
+        expected = (before, "user", 1) if is_kept else (after, "model", 1 + turns)
+        [entry] = store.activity(address, KEPT_TURNS).entries
+        assert (entry.action, entry.actor, entry.last_turn) == expected
 
 
 def test_what_was_seen_is_merged_field_by_field(store: Store) -> None:
@@ -227,20 +229,20 @@ def test_what_is_old_goes_as_turns_pass(store: Store) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda store: store.note(TAKEN, [Activity(SOUP, "read")], "model"),
-        lambda store: store.add_step(TAKEN, "{}"),
-        lambda store: store.activity(TAKEN, 3),
-        lambda store: store.steps(TAKEN, 3),
-    ],
-)
-def test_another_owner_has_no_part_in_it(store: Store, work: Callable[[Store], Any]) -> None:
-    """It reads as an unknown conversation does."""
+USES: list[Callable[[Store], object]] = [
+    lambda store: store.note(TAKEN, [Activity(SOUP, "read")], "model"),
+    lambda store: store.add_step(TAKEN, "{}"),
+    lambda store: store.activity(TAKEN, 3),
+    lambda store: store.steps(TAKEN, 3),
+]
+
+
+def test_another_owner_has_no_part_in_it(store: Store) -> None:
+    """It is refused as an unknown conversation is."""
     store.note(CHAT, [Activity(SOUP, "read")], "model")
-    with pytest.raises(UnknownConversationError):
-        work(store)
+    for use in USES:
+        with pytest.raises(UnknownConversationError):
+            use(store)
 
 
 def test_another_owner_changes_nothing(store: Store) -> None:

@@ -33,29 +33,29 @@ def store(any_store: Store) -> Store:
     return any_store
 
 
-REFUSED: dict[str, Callable[[Store], object]] = {
-    "refer": lambda store: store.refer(STOCK, [("order", 8)]),
-    "refer, what is known": lambda store: store.refer(STOCK, [("order", 7)]),
-    "refer, beside others": lambda store: store.refer(STOCK, [("item", 1), ("order", 8)]),
-    "resolve": lambda store: store.resolve(STOCK, [Ref("item", 1), ORDER]),
-    "draft": lambda store: store.draft(STOCK, [NewDraft("item", "{}"), NewDraft("order", "{}")]),
-    "read_drafts": lambda store: store.read_drafts(STOCK, [DRAFT]),
-    "drafts": lambda store: list(store.drafts(STOCK, None, ["pending"])),
-    "discard_drafts": lambda store: store.discard_drafts(STOCK, [Ref("item", 1, True), DRAFT]),
-    "reserve_keys": lambda store: store.reserve_keys(STOCK, {DRAFT: 9}),
-}
+REFUSED: list[Callable[[Store], object]] = [
+    lambda store: store.refer(STOCK, [("order", 8)]),
+    lambda store: store.refer(STOCK, [("order", 7)]),
+    lambda store: store.refer(STOCK, [("item", 1), ("order", 8)]),
+    lambda store: store.resolve(STOCK, [Ref("item", 1), ORDER]),
+    lambda store: store.draft(STOCK, [NewDraft("item", "{}"), NewDraft("order", "{}")]),
+    lambda store: store.read_drafts(STOCK, [DRAFT]),
+    lambda store: list(store.drafts(STOCK, None, ["pending"])),
+    lambda store: store.discard_drafts(STOCK, [Ref("item", 1, True), DRAFT]),
+    lambda store: store.reserve_keys(STOCK, {DRAFT: 9}),
+]
 
 
-@pytest.mark.parametrize("call", REFUSED.values(), ids=list(REFUSED))
-def test_refs_of_another_table_are_refused(store: Store, call: Callable[[Store], object]) -> None:
+def test_refs_of_another_table_are_refused(store: Store) -> None:
     """A key is another row's there. Nothing is changed."""
     before = store.export(UNKNOWN)
 
-    with pytest.raises(EntityTableError, match=r"for table 'shop.orders', and .* 'stock.orders'"):
-        call(store)
-
-    after = store.export(UNKNOWN)
-    assert replace(after, begun_at=before.begun_at) == before
+    for call in REFUSED:
+        with pytest.raises(
+            EntityTableError, match=r"for table 'shop.orders', and .* 'stock.orders'"
+        ):
+            call(store)
+        assert store.export(UNKNOWN) == before
 
 
 def test_what_tells_of_rows_and_drafts_passes_those_of_another_table_over(store: Store) -> None:
