@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.mapping.lineage import Lineage
-from alfred_refs.session import redaction as failures
+from alfred_refs.session import redaction
 from alfred_refs.session.attributes import PickledRefs, RefAttribute
 from alfred_refs.session.instances import Boundary
 from alfred_refs.statements import plans, results, results as rewriting, results as written
@@ -140,7 +140,10 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
         ],
         ["every_shape"],
     ),
-    "results of writes": ([(written, "cover", nothing)], ["results_of_writes"]),
+    "results of writes": (
+        [(written, "exit_with_refs", lambda *given: given[-1])],
+        ["results_of_writes"],
+    ),
     "bulk mappings": (
         [(Boundary, "with_refs", lambda _, __, record: dict(record))],
         ["bulk_operations"],
@@ -150,7 +153,7 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
         ["instances_that_were_pickled"],
     ),
     "errors": (
-        [(failures, "_hide", nothing)],
+        [(redaction, "_redact", nothing)],
         ["violated_constraints", "failed_statements", "conflicts_in_the_session"],
     ),
 }
