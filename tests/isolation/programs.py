@@ -1,4 +1,4 @@
-"""Python that is written piece by piece: columns, elements of a FROM, and lines before them."""
+"""Programs, and the script that generates their source line by line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Integer, String, Table, inspect
 from sqlalchemy.orm import RelationshipProperty
 
-from tests.walls import models
+from tests.isolation import models
 
 T = TypeVar("T")
 
@@ -20,18 +20,18 @@ CLASSES = (
 )
 LINKS = ("recipe_tags", "recipe_links")
 TEXTS = ("ann", "bob", "cid", "all", "ann 1", "all 4", "bob5", "on all", "%")
-# names that mean something to somebody
+# names that may clash with those of tables, classes or SQLAlchemy
 NAMES = ("x", "recipes", "lines", "plans", "counted", "t", "Recipes", "anon_1", "users", "param_1")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, as Python writes it.
+    """A column, as Python source.
 
     Attributes:
         code: the expression.
         kind: `int` or `str`.
-        entity: the class whose rows it names by their key, if it does.
+        entity: the class whose keys it holds, if any.
     """
 
     code: str
@@ -41,14 +41,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An element of a FROM, as Python writes it.
+    """An element of a FROM, as Python source.
 
     Attributes:
         code: the expression.
         columns: its columns.
-        order: the columns that put its rows in one order; empty where none is known to.
-        class_: the class that is mapped to it, if one is.
-        has_entity: whether it may be selected whole.
+        order: the columns of a total order of its rows; empty where none is known.
+        class_: the class that is mapped to it, if any.
+        has_entity: whether it can be selected as an entity.
     """
 
     code: str
@@ -67,13 +67,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Python that is run in a session.
+    """Python to run in a session.
 
     Attributes:
-        lines: make a statement; they need no session.
-        run: executes it in `session`, and assigns the outcome to `result`.
-        kinds: the features that it uses.
-        ordered: whether the rows come in one order.
+        lines: build a statement, without a session.
+        run: execute it in `session` and assign the outcome to `result`.
+        kinds: the features that it uses, to be counted.
+        ordered: whether the order of its rows is defined.
         writes: whether it may change rows.
     """
 
@@ -85,19 +85,19 @@ class Program:
 
     @property
     def source(self) -> str:
-        """All lines as one text, for a message."""
+        """All lines as one string, for a message."""
         return "; ".join((*self.lines, *self.run))
 
 
 @dataclass(slots=True)
 class Script:
-    """The Python that has been written so far, and the chance that it follows.
+    """The Python source generated so far.
 
     Attributes:
-        chance: what all choices are made by.
-        lines: the assignments that a program begins with.
+        chance: makes all random choices.
+        lines: the assignments at the beginning of a program.
         kinds: the features that it uses, to be counted.
-        depth: of the subquery that is being written.
+        depth: of the current subquery.
     """
 
     chance: random.Random
@@ -107,27 +107,27 @@ class Script:
     _last: int = 0
 
     def put(self, code: str, stem: str = "x") -> str:
-        """Write a line that gives a name to something, and return the name."""
+        """Add a line that assigns `code` to a new name, and return the name."""
         self._last += 1
         name = f"{stem}{self._last}"
         self.lines.append(f"{name} = {code}")
         return name
 
     def label(self) -> str:
-        """Return a label that no other column has."""
+        """Return a new label."""
         self._last += 1
         return f"c{self._last}"
 
     def often(self, part: float = 0.7) -> bool:
-        """Return true by chance, in this part of all cases."""
+        """Return true with this probability."""
         return self.chance.random() < part
 
     def any(self, *makers: Callable[[], T]) -> T:
-        """Call one of several makers, each as often as the others."""
+        """Call a random maker."""
         return self._count(self.chance.choice(makers))
 
     def program_of(self, makers: Mapping[Callable[[], Program], float]) -> Program:
-        """Call one of several makers, as often as their weights say."""
+        """Call a random maker, by weight."""
         [maker] = self.chance.choices([*makers], [*makers.values()])
         return self._count(maker)
 
@@ -136,13 +136,13 @@ class Script:
         return maker()
 
     def program(self, code: str, run: str, *, ordered: bool = False) -> Program:
-        """Return a program that makes a statement by the lines so far, and runs it."""
+        """Return a program of the lines so far, which builds a statement and runs it."""
         lines = [*self.lines, f"statement = {code}"]
         return Program(lines, [run], list(self.kinds), ordered)
 
 
 def columns_of(name: str, prefix: str, *, core: bool = False) -> list[Column]:
-    """Return the columns of a class or table, under what they are reached by."""
+    """Return the columns of a class or table, with a prefix."""
     found = getattr(models, name)
     table: Table = found if isinstance(found, Table) else inspect(found).local_table
     if core or isinstance(found, Table):
@@ -173,7 +173,7 @@ def _entity(column: Any) -> str | None:
 
 
 def keys_of(name: str, prefix: str) -> list[str]:
-    """Return what orders the rows of a class or table."""
+    """Return the primary key columns of a class or table, with a prefix."""
     found = getattr(models, name)
     table = found if isinstance(found, Table) else inspect(found).mapper.base_mapper.local_table
     return [f"{prefix}.{column.key}" for column in table.primary_key]

@@ -1,4 +1,4 @@
-"""Programs one after the other, each by an owner, and what came of them."""
+"""Run random programs as random owners, and collect their outcomes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefError, RefRegistry, RefSession
 from alfred_refs.store.memory import MemoryStore
-from tests.walls import models
-from tests.walls.entities import Entities
-from tests.walls.inserts import Inserts
-from tests.walls.instances import Instances
-from tests.walls.judge import Spelling, made, run, verdict
-from tests.walls.models import ownership
-from tests.walls.queries import Queries
-from tests.walls.script import CLASSES, Program
-from tests.walls.world import OWNERS, become, contents
-from tests.walls.writes import Writes
+from tests.isolation import models
+from tests.isolation.instances import Instances
+from tests.isolation.judge import Spelling, made, run, verdict
+from tests.isolation.models import ownership
+from tests.isolation.programs import CLASSES, Program
+from tests.isolation.queries import Entities, Queries
+from tests.isolation.world import OWNERS, become, contents
+from tests.isolation.writes import Inserts, Writes
 
 _OWNERSHIP = ownership()
 _IN_CONVERSATIONS = 0.15  # of all programs
 _KEYS = Spelling()
-_JUDGED = Spelling(way=lambda _: "fetch")
+_POLICIES = Spelling(way=lambda _: "fetch")
 
 
 @dataclass(slots=True)
@@ -35,10 +33,10 @@ class Found:
     """The outcomes of programs.
 
     Attributes:
-        done: how often each kind of outcome was met.
-        kinds: how many programs used each feature.
-        wrong: the outcomes that must not be, with the Python that was run.
-        ways: how often each of those was met.
+        done: number of programs by kind of outcome.
+        kinds: number of programs by feature.
+        wrong: the differences, each with the Python that was run.
+        ways: number of differences by kind.
     """
 
     done: Counter[str] = field(default_factory=Counter)
@@ -48,12 +46,12 @@ class Found:
 
 
 class Maker(Protocol):
-    """Makes programs by chance."""
+    """Generates random programs."""
 
     def __init__(self, chance: random.Random) -> None: ...
 
     def program(self) -> Program:
-        """Return one."""
+        """Return a program."""
         ...
 
 
@@ -61,12 +59,12 @@ Sessions = Callable[[Engine, int, Conversation | None], Session]
 
 
 def owned(engine: Engine, owner: int, conversation: Conversation | None) -> Session:
-    """Return a session of an owner."""
+    """Return an owned session."""
     return RefSession(engine, owner=_OWNERSHIP.of(owner), conversation=conversation)
 
 
 class Refs:
-    """A conversation that an owner's session is in, in which every row has a ref.
+    """A conversation of an owner, in which every row has a ref.
 
     Args:
         owner: of the conversation.
@@ -88,7 +86,7 @@ class Refs:
         return self._refs[_BASES.get(name, name), number]
 
     def key(self, value: Any) -> Any:
-        """Return the key that a ref stands for, and anything else as it is."""
+        """Return the key of a ref; return any other value unchanged."""
         if not isinstance(value, str) or "_" not in value:
             return value
         if value in self._keys:
@@ -101,7 +99,7 @@ _BASES = {"Dog": "Animal", "Cat": "Animal"}
 
 
 def program_of(chance: random.Random) -> Program:
-    """Return any program."""
+    """Return a program of a random kind."""
     kinds: list[type[Maker]] = [Queries, Entities, Writes, Inserts, Instances]
     return chance.choices(kinds, [4, 2, 2, 1.2, 1.2])[0](chance).program()
 
@@ -111,8 +109,8 @@ class Campaign:
 
     Args:
         engine: of a database that `world.make()` has filled.
-        seed: of all choices.
-        session: makes the sessions that are judged.
+        seed: of all random choices.
+        session: makes the sessions to judge.
     """
 
     def __init__(self, engine: Engine, seed: int, session: Sessions = owned) -> None:
@@ -124,7 +122,7 @@ class Campaign:
             self._before = contents(connection)
 
     def run(self, calls: int, first: int = 0) -> Found:
-        """Run this many programs, beginning with the one of a number."""
+        """Run this many programs, from number `first` on."""
         for number in range(first, first + calls):
             self._run(number)
         return self.found
@@ -135,26 +133,26 @@ class Campaign:
         program = program_of(chance)
         try:
             names = made(program, _KEYS)
-        except Exception as error:  # noqa: BLE001  # SQLAlchemy makes no such statement
+        except Exception as error:  # noqa: BLE001  # SQLAlchemy cannot build the statement
             self.found.done[f"not made: {type(error).__name__}: {str(error)[:50]}"] += 1
             return
         plain = Session(self._engine)
         become(plain, owner)
-        judged = run(program, plain, _JUDGED, names)
+        theirs = run(program, plain, _POLICIES, names)
         refs = Refs(owner) if chance.random() < _IN_CONVERSATIONS else None
         if refs is None:
-            # the same statement, as it is executed for one owner after the other
-            walled = run(program, self._session(self._engine, owner, None), _KEYS, names)
+            # the same statement object again, as an application shares it between owners
+            ours = run(program, self._session(self._engine, owner, None), _KEYS, names)
         else:
             session = self._session(self._engine, owner, refs.conversation)
-            walled = run(program, session, Spelling(refs.ref, refs.key))
-        what, wrong = verdict(program, walled, judged, self._before)
-        if refs is not None and isinstance(walled.error, RefError):
-            # what is not translated is judged by others: here, whose rows they are
-            what, wrong = f"in a conversation: {type(walled.error).__name__}", None
-        self._tell(program, f"{self._seed}-{number} owner {owner}", what, wrong)
+            ours = run(program, session, Spelling(refs.ref, refs.key))
+        what, wrong = verdict(program, ours, theirs, self._before)
+        if refs is not None and isinstance(ours.error, RefError):
+            # translation has tests of its own; this one is about ownership
+            what, wrong = f"in a conversation: {type(ours.error).__name__}", None
+        self._record(program, f"{self._seed}-{number} owner {owner}", what, wrong)
 
-    def _tell(self, program: Program, name: str, what: str, wrong: str | None) -> None:
+    def _record(self, program: Program, name: str, what: str, wrong: str | None) -> None:
         self.found.done[what] += 1
         self.found.kinds.update(program.kinds)
         if wrong is not None:

@@ -1,4 +1,4 @@
-"""`python -m tests.walls`: many programs on a server of its own, and what came of them."""
+"""`python -m tests.isolation`: run random programs on a server of its own; print the outcomes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import create_engine
 
+from tests.isolation import world
+from tests.isolation.campaign import Campaign, Found
 from tests.postgres.server import embedded_server
-from tests.walls import world
-from tests.walls.campaign import Campaign, Found
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run programs, and return 1 if something came of one that must not."""
+    """Run programs; return 1 if an owned session differs from the policies."""
     options = _parser().parse_args(arguments)
     logging.disable()
     warnings.simplefilter("ignore")
@@ -39,17 +39,17 @@ def _show(console: Console, found: Found) -> None:
         for what, count in sorted(counts.items(), key=lambda pair: -pair[1])[:60]:
             table.add_row(what, f"{count:,}")
         table.add_section()
-    table.add_row("must not have been", f"{len(found.wrong):,}")
+    table.add_row("differences", f"{len(found.wrong):,}")
     console.print(table)
     for wrong in found.wrong[:300]:
         console.print(wrong, style="red", soft_wrap=True, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.walls", description=__doc__)
-    parser.add_argument("--calls", type=int, default=10_000, help="how many programs")
-    parser.add_argument("--seed", type=int, default=0, help="of all choices")
-    parser.add_argument("--only", type=int, help="the one of this number")
+    parser = argparse.ArgumentParser(prog="python -m tests.isolation", description=__doc__)
+    parser.add_argument("--calls", type=int, default=10_000, help="number of programs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random choices")
+    parser.add_argument("--only", type=int, help="run only the program of this number")
     return parser
 
 

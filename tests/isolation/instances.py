@@ -1,11 +1,11 @@
-"""Gets, refreshes, merges, lazy loads and flushes of instances, as programs."""
+"""Programs of the unit of work: get, refresh, merge, lazy load and flush."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
-from tests.walls.script import Program, keys_of
+from tests.isolation.programs import Program, keys_of
 
 _READ = ("Recipe", "Recipe", "Line", "Remark", "Plan", "Plan", "Animal", "Dog", "Cat", "OldPlan")
 _LAZY = {
@@ -20,10 +20,10 @@ _LAZY = {
 
 
 class Instances:
-    """Makes programs of the unit of work.
+    """Generates programs of the unit of work.
 
     Args:
-        chance: what all choices are made by.
+        chance: makes all random choices.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -82,7 +82,7 @@ class Instances:
         ]
 
     def _set(self, name: str) -> str:
-        """Return an attribute and what it is set to."""
+        """Return an attribute and its new value."""
         chance = self._chance
         return chance.choice({
             "Recipe": ["minutes = 7", "name = 'set'", f"parent_id = {self._key('Recipe')}",
@@ -163,7 +163,7 @@ class Instances:
         ]
 
     def _related(self) -> list[str]:
-        """Change the related rows of a recipe: to those that are there, or to new ones."""
+        """Change the related rows of a recipe, to existing or new ones."""
         chance, n, m = self._chance, self._chance.randrange(4), self._chance.randrange(4)
         lines = [
             self._all("Recipe"),
@@ -187,7 +187,7 @@ class Instances:
         return [*lines, "session.flush()", "result = None"]
 
     def _attached(self) -> list[str]:
-        """Give the session an instance of a row that it has not read."""
+        """Attach an instance of a row that the session has not read."""
         name = self._chance.choice(["Recipe", "Plan", "Remark"])
         return [
             f"each = {name}(id={self._number()})",

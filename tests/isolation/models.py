@@ -1,4 +1,4 @@
-"""Tables with every way in which rows belong, and in which classes are mapped to them."""
+"""Models with every kind of ownership and mapping."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Base(DeclarativeBase):
 
 
 class User(Base):
-    """A person, who is their own owner."""
+    """An owner, who owns their own row."""
 
     __tablename__ = "users"
 
@@ -31,7 +31,7 @@ class User(Base):
 
 
 class Tag(Base):
-    """Of no owner."""
+    """Without an owner: open to all."""
 
     __tablename__ = "tags"
 
@@ -55,7 +55,7 @@ recipe_links = Table(
 
 
 class Recipe(Base):
-    """Owned by a column, shared where it is null; with a parent, lines, and links to others."""
+    """Owned by a column, shared where it is null; with parent, lines and links."""
 
     __tablename__ = "recipes"
 
@@ -85,7 +85,7 @@ class Recipe(Base):
 
 
 class Line(Base):
-    """Owned by whom its recipe is."""
+    """Owned through its recipe."""
 
     __tablename__ = "lines"
 
@@ -101,7 +101,7 @@ class Line(Base):
 
 
 class Remark(Base):
-    """Owned by whom its line's recipe is."""
+    """Owned through its line's recipe."""
 
     __tablename__ = "remarks"
 
@@ -113,7 +113,7 @@ class Remark(Base):
 
 
 class Plan(Base):
-    """Owned by a column, and never shared; names a recipe, which may be another's."""
+    """Owned by a column, never shared; its recipe may belong to another owner."""
 
     __tablename__ = "plans"
 
@@ -127,7 +127,7 @@ class Plan(Base):
 
 
 class OldPlan(Base):
-    """In another schema, under the same name; owned by a column of another one."""
+    """In another schema with the same table name; owned by a column with another name."""
 
     __tablename__ = "plans"
     __table_args__ = {"schema": "other"}  # noqa: RUF012
@@ -142,7 +142,7 @@ class OldPlan(Base):
 
 
 class OldLine(Base):
-    """In another schema, under the name of a table of the first, owned by whom its plan is."""
+    """In another schema with the same table name; owned through its plan."""
 
     __tablename__ = "lines"
     __table_args__ = {"schema": "other"}  # noqa: RUF012
@@ -197,7 +197,7 @@ class Shelf(Base):
 
 
 class Jar(Base):
-    """Names a shelf by a foreign key of two columns."""
+    """With a composite foreign key to a shelf."""
 
     __tablename__ = "jars"
     __table_args__ = (ForeignKeyConstraint(["room", "place"], ["shelves.room", "shelves.place"]),)
@@ -212,7 +212,7 @@ class Jar(Base):
 
 
 class Secret(Base):
-    """Not listed by the ownership; the role has no right on it."""
+    """Not listed in the ownership; the role has no privilege on it."""
 
     __tablename__ = "secrets"
 
@@ -230,7 +230,7 @@ Recipe.line_count = column_property(
 
 
 def ownership() -> Ownership:
-    """Return how the rows of these tables belong: what the policies of `world` state again."""
+    """Return the ownership of these tables, as the policies of `world` state it."""
     return Ownership(
         {
             User: "id",

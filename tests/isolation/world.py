@@ -1,7 +1,7 @@
-"""The rows of three owners and of all, and the policies that keep them apart.
+"""The rows of three owners and shared rows, with policies that separate them.
 
-Every table has a policy that says whose its rows are. What a policy cannot say is said by triggers
-for the role alone: rows are stamped, and a foreign key that is set names a row that the role sees.
+Every table has a policy that states who owns its rows. Triggers, for the role only, do what a
+policy cannot: they stamp new rows, and refuse a foreign key to a row that the role does not see.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, insert, text
 from sqlalchemy.orm import Session
 
-from tests.walls import models
-from tests.walls.models import Base
+from tests.isolation import models
+from tests.isolation.models import Base
 
 OWNERS = {"ann": 1, "bob": 2, "cid": 3}
-ROLE = f"walled_{uuid.uuid4().hex}"  # roles are the server's: each process makes its own
+ROLE = f"isolated_{uuid.uuid4().hex}"  # roles belong to the server: each process makes its own
 
 _OWN = "{} = app_owner()"
 _RECIPE = "select from recipes r where r.id = recipe_id and r.user_id {}"
 _LINE = "select from lines l join recipes r on r.id = l.recipe_id where l.id = line_id and {}"
 
 _POLICIES: Mapping[str, tuple[str, str | None]] = {
-    # table -> whose rows are, and which of nobody's are read by all
+    # table -> condition of the owner's rows, and of the shared rows that all may read
     "users": (_OWN.format("id"), None),
     "recipes": (_OWN.format("user_id"), "user_id is null"),
     "lines": (
@@ -51,7 +51,7 @@ _POLICIES: Mapping[str, tuple[str, str | None]] = {
     "jars": (_OWN.format("user_id"), None),
 }
 
-# of a table: a foreign key that decides nothing, and where it leads
+# table, its foreign key that does not decide ownership, the target and its columns
 _NAMING = [
     ("recipes", ["parent_id"], "recipes", ["id"]),
     ("plans", ["recipe_id"], "recipes", ["id"]),
@@ -96,7 +96,7 @@ def drop(engine: Engine) -> None:
 
 
 def become(session: Session, owner: int) -> None:
-    """Have a plain session work as the role, for one owner, until the transaction ends."""
+    """Make a plain session act as the role, for one owner, until the transaction ends."""
     connection = session.connection()
     connection.exec_driver_sql(f"set local role {ROLE}")
     connection.exec_driver_sql(f"set local app.owner = '{owner}'")
@@ -109,7 +109,7 @@ _ALL = " union all ".join(
 
 
 def contents(connection: Connection) -> list[tuple[str, str]]:
-    """Return all rows of all tables, as the database has them behind the policies."""
+    """Return all rows of all tables, without policies."""
     connection.exec_driver_sql("reset role")
     rows = connection.exec_driver_sql(f"select name, row from ({_ALL}) as every order by 1, 2")
     return [(name, row) for name, row in rows]
@@ -127,7 +127,7 @@ def _policies() -> Iterable[str]:
         yield f"create policy own on {name} using ({own})"
         if shared is not None:
             yield f"create policy shared on {name} for select using ({shared})"
-    # before those that look, by the order of names
+    # "a_" sorts before "b_": PostgreSQL fires triggers by name, and the others need the stamp
     for name, column in _STAMPED.items():
         yield from _trigger(
             name,
@@ -138,10 +138,10 @@ def _policies() -> Iterable[str]:
     for name, columns, target, keys in _NAMING:
         pairs = list(zip(columns, keys, strict=True))
         is_set = " and ".join(f"new.{column} is not null" for column in columns)
-        met = " and ".join(f"t.{key} = new.{column}" for column, key in pairs)
-        # a row that names itself is not there yet
+        same = " and ".join(f"t.{key} = new.{column}" for column, key in pairs)
+        # a row that refers to itself does not exist yet
         itself = " and ".join(f"new.{column} = new.{key}" for column, key in pairs)
-        there = f"exists (select from {target} t where {met})"
+        there = f"exists (select from {target} t where {same})"
         if name == target:
             there += f" or ({itself})"
         yield from _trigger(
@@ -169,7 +169,7 @@ Rows = dict[Table, list[dict[str, Any]]]
 
 
 def _fill(connection: Connection) -> None:
-    """Write rows, by turns of ann, bob, cid and, where there may be such, of all or nobody."""
+    """Insert rows that cycle over ann, bob, cid and, where possible, nobody or everybody."""
     rows: Rows = {}
     for name, key in OWNERS.items():
         _add(rows, models.User, id=key, name=name)
@@ -193,7 +193,7 @@ def _add(rows: Rows, model: Any, **values: Any) -> None:
 
 
 def _add_recipe(rows: Rows, key: int, who: str, user: int | None) -> None:
-    """Add a recipe, whose parent is another's for the most part, and what belongs to it."""
+    """Add a recipe, mostly with a parent of another owner, and its dependent rows."""
     parent = None if key == 1 else key - 1 if key % 3 else max(key - 4, 1)
     named = {"name": f"{who} {key % 5}", "minutes": key % 4}
     _add(rows, models.Recipe, id=key, user_id=user, parent_id=parent, **named)
@@ -206,7 +206,7 @@ def _add_recipe(rows: Rows, key: int, who: str, user: int | None) -> None:
 
 
 def _add_others(rows: Rows, key: int, who: str, user: int) -> None:
-    """Add rows of which some name a row of the owner's, some another's, some one of all."""
+    """Add rows that refer to a row of the same owner, of another, or to a shared one."""
     recipe = [user, user % 3 + 1, 4][key // 3 % 3]
     mine = {"id": key, "user_id": user}
     _add(rows, models.Plan, **mine, recipe_id=recipe, day=key % 4, code=f"{who}{key}")
