@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, make_url
 
 from alfred_refs import PostgresStore
 from alfred_refs.store import schema
-from tests.explained import client
+from tests.explain import client
 from tests.models import Base
 from tests.partitions import partition
 from tests.postgres.provider import Provided, postgres

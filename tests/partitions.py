@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from alfred_refs.store.schema import metadata
-from tests.explained import client
+from tests.explain import client
 
 # the revision that added tables
 ADDED = {"0004": ["alfred_refs_draft"], "0006": ["alfred_refs_activity", "alfred_refs_step"]}

@@ -256,7 +256,7 @@ class _ConfiningCompiler:
 
     Overrides the visitor of each construct that has a FROM list, that writes, or that renders text
     as it is. What each does is pinned by `tests/owners/test_criteria.py` and, for generated
-    statements, `tests/walls`.
+    statements, `tests/isolation`.
     """
 
     dialect: Any

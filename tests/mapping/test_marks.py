@@ -20,7 +20,7 @@ from alfred_refs.mapping.keys import (
     keys_in,
     marks_in,
 )
-from tests.spellings import texts
+from tests.key_texts import texts
 
 pytestmark = pytest.mark.once
 

@@ -1,4 +1,4 @@
-"""No key leaves by any exit: all that comes out is searched for the keys of all rows."""
+"""No output of a session contains a key: all values are searched for the keys of all rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from alfred_refs.session import redaction
 from alfred_refs.session.attributes import PickledRefs, RefAttribute
 from alfred_refs.session.instances import Boundary
 from alfred_refs.statements import plans, results, results as rewriting, results as written
-from tests.exits import EXITS, Exit
+from tests.session.outputs import OUTPUTS, Output
 from tests.shapes import world
 
-# what a key looks like wherever it turns up: whole, or its first eight characters
+# forms of a key: whole, or its first eight characters
 TRACES = {
     trace
     for key in (*world.KEYS.values(), world.NEW, 770_000_199)
@@ -35,16 +35,16 @@ _UUID = re.compile(r"\b(?!dea1ce00)[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", r
 
 
 def leaks(value: Any) -> list[str]:
-    """Return what of a value, written in every way that a program might, has a key in it.
+    """Return the texts of a value that contain a key: its str, repr and JSON, at every level.
 
-    A key that the database made is found by its form: the one UUID that is no key is left out.
+    Keys made by the database are recognised by their form; one UUID of the rows is not a key.
     """
     written = [*pieces(value), json.dumps(value, default=str)]
     return [p for p in written if _UUID.search(p) or any(trace in p for trace in TRACES)]
 
 
 def pieces(value: Any) -> Iterator[str]:
-    """Yield the texts of a value and of all that it holds."""
+    """Yield the str and repr of a value and of all values inside it."""
     if isinstance(value, dict):
         for item in (*value, *value.values()):
             yield from pieces(item)
@@ -58,7 +58,7 @@ def pieces(value: Any) -> Iterator[str]:
 
 @pytest.fixture
 def heard() -> Iterator[list[Any]]:
-    """What all registries tell of, growing as they do."""
+    """The events of all registries, as they occur."""
     heard: list[Any] = []
     listener = heard.append
     for name in ("round_trip", "refusal"):
@@ -87,10 +87,10 @@ def canary(
     engine.dispose()
 
 
-@pytest.mark.parametrize("leave", EXITS.values(), ids=list(EXITS))
+@pytest.mark.parametrize("leave", OUTPUTS.values(), ids=list(OUTPUTS))
 @pytest.mark.filterwarnings("ignore:Type object .* does not include operator")
 def test_no_key_leaves(
-    canary: RefSession, leave: Exit, caplog: pytest.LogCaptureFixture, heard: list[Any]
+    canary: RefSession, leave: Output, caplog: pytest.LogCaptureFixture, heard: list[Any]
 ) -> None:
     """Values, JSON, exceptions, warnings, log records of any level and events."""
     with warnings.catch_warnings(record=True) as warned:
@@ -115,7 +115,7 @@ def nothing(*_: object, **__: object) -> None:
     """Do nothing."""
 
 
-# what is turned off: where its code stands and what takes its place -> exits that must show it
+# part that is turned off -> its functions and their replacements, and outputs that must show keys
 SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
     "attributes": (
         [(RefAttribute, "__get__", InstrumentedAttribute.__get__)],
@@ -167,8 +167,8 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
 def test_the_search_finds_what_is_not_translated(
     canary: RefSession, switch: str, leave: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With one translation turned off, keys leave by the exits that it covers."""
+    """With one part turned off, the outputs that it covers contain keys."""
     for owner, name, off in SWITCHES[switch][0]:
         monkeypatch.setattr(owner, name, off)
 
-    assert leaks(EXITS[leave](canary)) != []
+    assert leaks(OUTPUTS[leave](canary)) != []

@@ -23,9 +23,9 @@ from alfred_refs import (
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
-from tests.fates import elsewhere
 from tests.fix_owned import World
 from tests.models import Cook, Guest, MealPlan, Order, Person, Recipe
+from tests.row_status import elsewhere
 
 pytestmark = pytest.mark.usefixtures("one_base")
 

@@ -41,8 +41,8 @@ from sqlalchemy.orm import (
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.store.memory import MemoryStore
-from tests.fates import fate_of, hiding
 from tests.models import MealPlan, Order, OrderLine, Recipe, RecipeNote
+from tests.row_status import fate_of, hiding
 
 pytestmark = pytest.mark.tables
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tests.session_api.differences import DIFFERENCES
 from tests.shapes.table import TABLE, Shape
-from tests.ways.otherwise import OTHERWISE
 
 HEAD = """\
 # Shapes of statements
@@ -25,7 +25,7 @@ models of [`tests/models.py`](../tests/models.py); `other` is an alias of `Recip
 """
 
 
-OTHERWISE_HEAD = """\
+DIFFERENCES_HEAD = """\
 ## What is otherwise than on a plain session
 
 Every method and parameter of `Session`, of its makers and of the asynchronous ones is tried on a
@@ -45,12 +45,12 @@ def promised(shape: Shape) -> str:
 
 def page(outcome: Callable[[Shape], str] = promised) -> str:
     """Return the page, with the outcome of each shape."""
-    return "\n".join([HEAD, MODELS, *_groups(outcome), *_otherwise()])
+    return "\n".join([HEAD, MODELS, *_groups(outcome), *_differences()])
 
 
-def _otherwise() -> Iterator[str]:
-    yield OTHERWISE_HEAD
-    for each in OTHERWISE:
+def _differences() -> Iterator[str]:
+    yield DIFFERENCES_HEAD
+    for each in DIFFERENCES:
         yield f"| `{each.code}` | {each.becomes}: {each.why} |"
     yield ""
 

@@ -34,7 +34,7 @@ from tests.application import (
     Application,
     programs,
 )
-from tests.explained import client
+from tests.explain import client
 from tests.fix_postgres import database_like
 from tests.partitions import partition
 from tests.store.revisions import EACH_REVISION, NEWEST, REVISIONS

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, text
 from alfred_refs import PostgresStore, RefRegistry
 from alfred_refs.store import Address, schema
 from alfred_refs.store.schema import metadata
-from tests.explained import FILL, OF_ALL_CONVERSATIONS, Plan, client, run, statements
+from tests.explain import FILL, OF_ALL_CONVERSATIONS, Plan, client, run, statements
 from tests.fix_postgres import connected, database_like
 from tests.partitions import partition, recipe, recipe_of
 from tests.store.revisions import EACH_REVISION

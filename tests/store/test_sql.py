@@ -11,7 +11,7 @@ from sqlalchemy import Dialect, Engine, make_url
 from sqlalchemy.sql.selectable import TextualSelect
 
 from alfred_refs.store import schema
-from tests.explained import (
+from tests.explain import (
     FILL,
     NUMBERED,
     OF_ALL_CONVERSATIONS,

@@ -13,8 +13,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.rules import Reading, Writing
-from tests.fates import fate_of, hiding
 from tests.models import Order, OrderLine
+from tests.row_status import fate_of, hiding
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 

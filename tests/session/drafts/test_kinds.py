@@ -80,7 +80,7 @@ def test_keys_that_the_program_makes_are_asked_for(
         lambda s, ref: s.scalar(select(func.count()).where(Recipe.parent_recipe_id == ref)),
     ],
 )
-def test_ways_that_save_no_drafts_refuse_them(
+def test_session_api_that_save_no_drafts_refuse_them(
     session: RefSession,
     conversation: Conversation,
     soup: str,

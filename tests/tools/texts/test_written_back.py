@@ -12,8 +12,8 @@ from sqlalchemy import Engine
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.mapping.keys import find_keys
 from tests.fix_session import TravelLog
+from tests.key_texts import texts
 from tests.profiles import examples
-from tests.spellings import texts
 from tests.tools.texts.notes import (
     FIRST,
     KEYS,

@@ -1,12 +1,12 @@
-"""What ways are tried on: two kinds of row, a session of either kind, and what comes of a way.
+"""Two tables, sessions of both kinds, the outcome of a use, and the list of all uses.
 
-The rows have the same keys each time, so that a plain session's keys can be told as the refs that
-an active one shows for them. Nothing else is made alike but addresses in memory and the names of
-the classes of sessions.
+Keys are the same in each run, so that the keys of a plain session can be replaced by the refs of
+an active one. Memory addresses and names of session classes are replaced too, and nothing else.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 import uuid
@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import sqlalchemy
 from sqlalchemy import Engine, ForeignKey, event, select, text
 from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import (
@@ -30,11 +31,13 @@ from sqlalchemy.util import IdentitySet
 
 from alfred_refs import Conversation, RefSession
 
+SERIES_2_1 = sqlalchemy.__version__ >= "2.1"
+
 NEW = itertools.count()
-"""The numbers of which new keys are made: they are the same in each trial."""
+"""Numbers for new keys, the same in each run."""
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
-"""The keys of the boxes that are there."""
+"""The keys of the two boxes that exist."""
 
 
 class Base(AsyncAttrs, DeclarativeBase):
@@ -42,7 +45,7 @@ class Base(AsyncAttrs, DeclarativeBase):
 
 
 class Box(Base):
-    """Has keys that are refs."""
+    """Its keys are shown as refs."""
 
     __tablename__ = "whole_boxes"
 
@@ -56,7 +59,7 @@ class Box(Base):
 
 
 class Thing(Base):
-    """Has a key that is data, and one that is a ref."""
+    """Its primary key stays raw; its foreign key is shown as a ref."""
 
     __tablename__ = "whole_things"
 
@@ -79,18 +82,16 @@ TOKEN = "a shard"  # noqa: S105  # of an identity
 
 @dataclass
 class World:
-    """The rows, the conversation and the kind of session that a way is tried with.
+    """The rows, the conversation and the kind of session that a use runs with.
 
     Attributes:
-        engine: of the rows; for asynchronous sessions, an asynchronous one.
-        chat: the conversation, which a plain session is not in.
-        active: whether the session is in it.
-        a: the identity of a box, as a session of the kind has it.
-        b: that of another.
-        log: what a way notes as it goes, for all to see.
-        kinds: the classes of sessions.
-        maker_of: makes factories of them.
-        wrap: makes one that ways can use.
+        engine: for asynchronous sessions, an asynchronous one.
+        chat: the conversation of active sessions.
+        active: whether sessions are in it.
+        log: the notes of a use.
+        kinds: the plain session class and the active one.
+        maker_of: makes session factories.
+        wrap: adapts a session to uses.
     """
 
     engine: Any
@@ -104,17 +105,17 @@ class World:
 
     @property
     def a(self) -> Any:
-        """The identity of a box."""
+        """The key or ref of the first box."""
         return "box_1" if self.active else A
 
     @property
     def b(self) -> Any:
-        """The identity of another."""
+        """The key or ref of the second box."""
         return "box_2" if self.active else B
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments that put a session of the kind into the conversation."""
+        """The arguments that put an active session into the conversation."""
         return {"conversation": self.chat} if self.active else {}
 
     @property
@@ -124,11 +125,11 @@ class World:
 
     @property
     def sync_engine(self) -> Engine:
-        """The engine, or the one behind it."""
+        """The engine, or the sync engine of an asynchronous one."""
         return cast(Engine, getattr(self.engine, "sync_engine", self.engine))
 
-    def made(self, *binds: Any, **options: Any) -> Any:
-        """Return another session of the kind; it is closed in the end."""
+    def open(self, *binds: Any, **options: Any) -> Any:
+        """Return another session of the kind, which is closed after the use."""
         made = self.kind(*(binds or [self.engine]), **self.options, **options)
         self._opened.append(self.wrap(made))
         return self._opened[-1]
@@ -138,37 +139,39 @@ class World:
         return self.maker_of(self.engine, class_=self.kind, **self.options, **options)
 
     def note(self, *seen: Any) -> None:
-        """Note what is seen as it goes."""
-        self.log.append(self.told(seen))
+        """Append values to the log."""
+        self.log.append(self.comparable(seen))
 
-    def heard(self, session: Any) -> Any:
-        """Return the session whose events are heard: of an asynchronous one, that behind it."""
+    def sync(self, session: Any) -> Any:
+        """Return the session that emits events: the sync session of an asynchronous one."""
         return getattr(session, "sync_session", session)
 
     def close(self) -> None:
-        """Close the other sessions."""
+        """Close the sessions that the use opened."""
         for session in self._opened:
             session.close()
 
-    def told(self, value: Any) -> Any:
-        """Return a value in words, with refs in place of the keys of a plain session."""
+    def comparable(self, value: Any) -> Any:
+        """Return a value in a comparable form, with refs in place of a plain session's keys."""
         if isinstance(value, Base):
-            # not by its attributes: reading them may load
+            # from `__dict__`: reading an attribute may load it
             return (
                 f"{type(value).__name__} {value.__dict__.get('name', value.__dict__.get('note'))}"
             )
         if isinstance(value, Mapping):
-            return {self.told(k): self.told(v) for k, v in value.items()}
+            return {self.comparable(k): self.comparable(v) for k, v in value.items()}
         if isinstance(value, Iterable) and not isinstance(value, str):
-            each = [self.told(one) for one in value]
+            each = [self.comparable(one) for one in value]
             return sorted(each) if isinstance(value, IdentitySet) else each
         if isinstance(value, uuid.UUID) and not self.active:
             return self.chat.refer("box", value)
         plain = isinstance(value, bool | int | float | None)
-        return value if plain else self.words(value if isinstance(value, str) else repr(value))
+        return (
+            value if plain else self.normalised(value if isinstance(value, str) else repr(value))
+        )
 
-    def words(self, text: str) -> str:
-        """Return a text as it is in both kinds of session."""
+    def normalised(self, text: str) -> str:
+        """Return a text without memory addresses, with refs in place of a plain session's keys."""
         if not self.active:
             for key in map(uuid.UUID, set(_KEY.findall(text))):
                 [ref] = self.chat.refer_all("box", [key])
@@ -182,31 +185,31 @@ _ADDRESS = re.compile(
 )
 _PARAMETER = re.compile(r"%\(\w+\)s|\$[0-9]+")
 
-Way = Callable[[Any, World], Any]
+Use = Callable[[Any, World], Any]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a way.
+    """The outcome of a use.
 
     Attributes:
-        error: the class of the exception; nothing if there was none.
-        said: what it says, or what the way returned.
-        seen: what the way noted.
+        error: the class of the exception, or an empty string.
+        value: the returned value, or the text of the exception.
+        seen: the log.
         warned: the warnings.
         sent: the statements, each with the names of its execution options, the options of its
             connection and the `info` of that.
     """
 
     error: str
-    said: Any
+    value: Any
     seen: list[Any]
     warned: list[str]
     sent: list[tuple[Any, ...]]
 
 
 def fill(engine: Engine) -> None:
-    """Delete all rows, and insert those that each trial begins with."""
+    """Replace all rows by those that each use starts with."""
     global NEW  # noqa: PLW0603
     NEW = itertools.count(101)
     with Session(engine) as session, session.begin():
@@ -215,26 +218,26 @@ def fill(engine: Engine) -> None:
         session.add_all([Box(id=A, name="a", things=things), Box(id=B, name="b")])
 
 
-def outcome(world: World, session: Any, way: Way) -> Outcome:
-    """Try a way, and return its outcome."""
+def outcome(world: World, session: Any, use: Use) -> Outcome:
+    """Run a use, and return its outcome."""
     with closing(session), _watched(world.sync_engine) as (sent, caught):
         try:
-            error, said = "", world.told(way(session, world))
-        except Exception as raised:  # noqa: BLE001  # whatever comes of it
-            error, said = _raised(world, raised)
+            error, value = "", world.comparable(use(session, world))
+        except Exception as raised:  # noqa: BLE001  # compared
+            error, value = _raised(world, raised)
         finally:
             world.close()
-    warned = [world.words(str(each.message)) for each in caught]
-    return Outcome(error, said, world.log, warned, sent)
+    warned = [world.normalised(str(each.message)) for each in caught]
+    return Outcome(error, value, world.log, warned, sent)
 
 
 def _raised(world: World, error: Exception) -> tuple[str, str]:
-    return f"{type(error).__module__}.{type(error).__qualname__}", world.words(str(error))
+    return f"{type(error).__module__}.{type(error).__qualname__}", world.normalised(str(error))
 
 
 @contextmanager
 def _watched(engine: Engine) -> Iterator[tuple[list[Any], list[warnings.WarningMessage]]]:
-    """Yield the statements sent and the warnings given inside the `with`, as they grow."""
+    """Yield two lists that collect the statements and warnings inside the `with`."""
     sent: list[Any] = []
 
     def note(connection: Any, _: Any, statement: str, __: Any, context: Any, ___: Any) -> None:
@@ -249,3 +252,53 @@ def _watched(engine: Engine) -> Iterator[tuple[list[Any], list[warnings.WarningM
             yield sent, caught
         finally:
             event.remove(engine, "before_cursor_execute", note)
+
+
+# Registration
+
+USES: dict[str, Use] = {}
+ASYNC_USES: dict[str, Use] = {}
+COVERED: set[str] = set()
+
+
+def covers(*names: str, since: bool = True) -> Callable[[Use], Use]:
+    """Register a use by its name; a coroutine function is one of asynchronous sessions.
+
+    Args:
+        names: the methods, parameters and attributes that it covers, as `surface` spells them.
+        since: whether this series of SQLAlchemy has them.
+    """
+
+    def register(function: Use) -> Use:
+        if since:
+            uses = ASYNC_USES if inspect.iscoroutinefunction(function) else USES
+            name = function.__name__[1:].replace("_", " ")
+            assert name not in uses
+            uses[name] = function
+            COVERED.update(names)
+        return function
+
+    return register
+
+
+def surface(class_: type[Any], name: str | None = None) -> Iterator[str]:
+    """Yield the public API of a class: `Class.method(parameter)`, `Class.attribute`."""
+    name = name or class_.__name__
+    yield from _parameters(name, class_.__init__)
+    for attribute in (each for each in dir(class_) if not each.startswith("_")):
+        found = getattr(class_, attribute)
+        if inspect.isfunction(found) or inspect.ismethod(found):
+            yield from _parameters(f"{name}.{attribute}", found)
+        else:
+            yield f"{name}.{attribute}"
+
+
+def _parameters(name: str, function: Any) -> Iterator[str]:
+    every = inspect.signature(function).parameters.values()
+    named = [
+        each.name
+        for each in every
+        if each.kind is not each.VAR_KEYWORD and not each.name.startswith("_")
+    ]
+    named = [each for each in named if each != "self"]
+    yield from (f"{name}({each})" for each in named) if named else [f"{name}()"]

@@ -1,4 +1,4 @@
-"""Ways of putting instances into a session, of taking them out, and of what it knows of them."""
+"""Uses that add, remove, expire, refresh and inspect instances."""
 
 from __future__ import annotations
 
@@ -18,11 +18,20 @@ from sqlalchemy.orm import (
     was_deleted,
 )
 
-from tests.ways.listed import SERIES_2_1, way
-from tests.ways.world import BY_NAME, THINGS, TOKEN, Box, Plain, Thing, World
+from tests.session_api.world import (
+    BY_NAME,
+    SERIES_2_1,
+    THINGS,
+    TOKEN,
+    Box,
+    Plain,
+    Thing,
+    World,
+    covers,
+)
 
 
-@way("Session.add(instance)", "Session.new", "in", "iter", "Session.flush(objects)")
+@covers("Session.add(instance)", "Session.new", "in", "iter", "Session.flush(objects)")
 def _added(s: Any, w: World) -> Any:
     box = Box(name="c")
     s.add(box)
@@ -33,7 +42,7 @@ def _added(s: Any, w: World) -> Any:
     return box in s, list(s), inspect(box).transient
 
 
-@way("Session.add_all(instances)")
+@covers("Session.add_all(instances)")
 def _many_added(s: Any, w: World) -> Any:
     box = Box(name="c")
     s.add_all(iter([box, Thing(box=box, note="n"), Thing(box_id=w.a, note="m")]))
@@ -41,7 +50,7 @@ def _many_added(s: Any, w: World) -> Any:
     return s.scalars(BY_NAME).all(), [(t.note, t.box.name) for t in s.scalars(THINGS)]
 
 
-@way("Session.delete(instance)", "Session.deleted", "was_deleted(object)")
+@covers("Session.delete(instance)", "Session.deleted", "was_deleted(object)")
 def _deleted(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     s.delete(box)
@@ -55,7 +64,7 @@ def _deleted(s: Any, w: World) -> Any:
     return s.scalars(BY_NAME), s.scalars(THINGS), inspect(box).detached
 
 
-@way("Session.delete_all(instances)", since=SERIES_2_1)
+@covers("Session.delete_all(instances)", since=SERIES_2_1)
 def _many_deleted(s: Any, w: World) -> Any:
     s.delete_all(s.scalars(THINGS).all())
     w.note(s.deleted)
@@ -67,7 +76,9 @@ def _many_deleted(s: Any, w: World) -> Any:
     return s.scalars(BY_NAME), s.scalars(THINGS)
 
 
-@way("Session.dirty", "Session.is_modified(instance)", "Session.is_modified(include_collections)")
+@covers(
+    "Session.dirty", "Session.is_modified(instance)", "Session.is_modified(include_collections)"
+)
 def _changed(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     box.name = "a"
@@ -78,7 +89,7 @@ def _changed(s: Any, w: World) -> Any:
     return s.dirty, s.is_modified(box), s.is_modified(box, include_collections=False)
 
 
-@way("Session.expire(instance)", "Session.expire(attribute_names)", "Session.expire_all()")
+@covers("Session.expire(instance)", "Session.expire(attribute_names)", "Session.expire_all()")
 def _expired(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     s.expire(box, ["name"])
@@ -91,7 +102,7 @@ def _expired(s: Any, w: World) -> Any:
     return sorted(inspect(box).unloaded)
 
 
-@way("Session.refresh(instance)", "Session.refresh(attribute_names)")
+@covers("Session.refresh(instance)", "Session.refresh(attribute_names)")
 def _refreshed(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     s.execute(text("update whole_boxes set name = 'z' where name = 'a'"))
@@ -100,11 +111,11 @@ def _refreshed(s: Any, w: World) -> Any:
     w.note(box.name, sorted(inspect(box).unloaded))
     s.refresh(box)
     w.note(box.name, box.id)
-    with w.made() as other:
+    with w.open() as other:
         other.refresh(box)  # of another session
 
 
-@way("Session.refresh(with_for_update)")
+@covers("Session.refresh(with_for_update)")
 def _refreshed_and_locked(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     s.refresh(box, with_for_update=True)
@@ -112,7 +123,7 @@ def _refreshed_and_locked(s: Any, w: World) -> Any:
     return box.name, box.id
 
 
-@way("Session.expunge(instance)", "Session.expunge_all()")
+@covers("Session.expunge(instance)", "Session.expunge_all()")
 def _expunged(s: Any, w: World) -> Any:
     box, new = s.get(Box, w.a), Box(name="c")
     w.note(len(box.things))
@@ -126,7 +137,7 @@ def _expunged(s: Any, w: World) -> Any:
     return list(s), box.id, box.name, s.scalars(BY_NAME).all()[0] is box
 
 
-@way("Session.identity_map")
+@covers("Session.identity_map")
 def _the_identity_map(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     [key] = s.identity_map.keys()
@@ -136,7 +147,7 @@ def _the_identity_map(s: Any, w: World) -> Any:
     return len(s.identity_map)
 
 
-@way(
+@covers(
     "Session.identity_key(class_)",
     "Session.identity_key(ident)",
     "Session.identity_key(instance)",
@@ -151,14 +162,14 @@ def _identity_keys(s: Any, w: World) -> Any:
     return s.identity_key(Thing, row=row), s.identity_key(Thing, row=row._mapping)
 
 
-@way("Session.object_session(instance)", "object_session(instance)")
+@covers("Session.object_session(instance)", "object_session(instance)")
 def _of_an_object(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     w.note(s.object_session(box) is s, object_session(box) is s, object_session(Box()))
     s.object_session(Plain())
 
 
-@way("make_transient(instance)")
+@covers("make_transient(instance)")
 def _made_transient(s: Any, w: World) -> Any:
     box = s.scalars(BY_NAME.options(selectinload(Box.things))).first()
     make_transient(box)
@@ -169,7 +180,7 @@ def _made_transient(s: Any, w: World) -> Any:
     return box.id, s.scalars(BY_NAME)
 
 
-@way("make_transient_to_detached(instance)")
+@covers("make_transient_to_detached(instance)")
 def _made_detached(s: Any, w: World) -> Any:
     thing = Thing(id=1)
     make_transient_to_detached(thing)
@@ -183,7 +194,7 @@ def _made_detached(s: Any, w: World) -> Any:
     return box.name, box.id
 
 
-@way("close_all_sessions()", "Session.close_all()")
+@covers("close_all_sessions()", "Session.close_all()")
 def _all_closed(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     close_all_sessions()
@@ -193,14 +204,14 @@ def _all_closed(s: Any, w: World) -> Any:
     return s.in_transaction()
 
 
-@way("Session.enable_relationship_loading(obj)")
+@covers("Session.enable_relationship_loading(obj)")
 def _relationships_of_what_is_not_saved(s: Any, w: World) -> Any:
     thing = Thing(box_id=w.a)
     s.enable_relationship_loading(thing)
     return thing.box, thing in s, s.new
 
 
-@way("Session.no_autoflush", "Session.autoflush")
+@covers("Session.no_autoflush", "Session.autoflush")
 def _flushed_late(s: Any, w: World) -> Any:
     s.add(Box(name="c"))
     with s.no_autoflush as same:
@@ -209,7 +220,7 @@ def _flushed_late(s: Any, w: World) -> Any:
     return s.scalars(BY_NAME), s.autoflush
 
 
-@way("Session.flush(objects)")
+@covers("Session.flush(objects)")
 def _some_flushed(s: Any, _: World) -> Any:
     first, second = Box(name="c"), Box(name="d")
     s.add_all([first, second])
@@ -217,15 +228,15 @@ def _some_flushed(s: Any, _: World) -> Any:
     return s.new, inspect(first).persistent
 
 
-# Below the attributes
+# Keys of the identity map
 
 
-@way("InstanceState.identity_key")
+@covers("InstanceState.identity_key")
 def _the_identity_of_an_instance(s: Any, w: World) -> Any:
     return inspect(s.get(Box, w.a)).identity_key
 
 
-@way("Session.identity_map", "Session.identity_key(instance)")
+@covers("Session.identity_map", "Session.identity_key(instance)")
 def _the_keys_of_the_identity_map(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     assert [s.identity_key(instance=box)] == list(s.identity_map)

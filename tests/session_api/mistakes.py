@@ -1,4 +1,4 @@
-"""Ways of using a session that are wrong, or nearly: what each method is given, or finds there."""
+"""Wrong and borderline uses: invalid arguments, states and statements."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from sqlalchemy.orm import (
     sessionmaker,
 )
 
-from tests.ways.world import Box, Plain, Thing, Way, World
+from tests.session_api.world import Box, Plain, Thing, Use, World
 
-MISTAKES: dict[str, Way] = {}
-LEFT_OUT = "(3, null, q)", "(values left out: there may be keys among them)"
-"""The values of a row that the database repeats, and what stands for them: keys may be among."""
+MISTAKES: dict[str, Use] = {}
+REDACTED = "(3, null, q)", "(values left out: there may be keys among them)"
+"""The row in PostgreSQL's error message, and its replacement: it may contain keys."""
 
 
-def way(tried: Way) -> Way:
-    """Note a way, by its name."""
-    MISTAKES[tried.__name__[1:].replace("_", " ")] = tried
-    return tried
+def mistake(use: Use) -> Use:
+    """Register a use by its name."""
+    MISTAKES[use.__name__[1:].replace("_", " ")] = use
+    return use
 
 
 def boom() -> Any:
-    """Raise what a program's own callable may."""
+    """Raise an error of the application's own."""
     raise ValueError("boom")
 
 
-def calls(method: str, *arguments: Any, **options: Any) -> Way:
-    """Return a way that calls a method of the session."""
+def calls(method: str, *arguments: Any, **options: Any) -> Use:
+    """Return a use that calls a method of the session."""
     return lambda session, _: getattr(session, method)(*arguments, **options)
 
 
@@ -162,21 +162,21 @@ MISTAKES |= {
 }
 
 
-@way
+@mistake
 def _commit_in_a_block(s: Any, _: World) -> None:
     with s.begin():
         s.commit()
         s.execute(select(Thing))
 
 
-@way
+@mistake
 def _close_for_good(s: Any, _: World) -> None:
     closed = type(s)(s.bind, close_resets_only=False)
     closed.close()
     closed.execute(select(Thing))
 
 
-@way
+@mistake
 def _after_a_failed_flush(s: Any, _: World) -> Any:
     s.add(Thing(note="q"))
     with pytest.raises(Exception, match="box_id"):
@@ -184,21 +184,21 @@ def _after_a_failed_flush(s: Any, _: World) -> Any:
     return s.scalars(select(Thing)).all()
 
 
-@way
+@mistake
 def _flush_in_a_flush(s: Any, _: World) -> None:
     event.listen(s, "before_flush", lambda *_: s.flush())
     s.add(Box(name="z"))
     s.flush()
 
 
-@way
+@mistake
 def _a_lazy_load_when_detached(s: Any, _: World) -> None:
     thing = s.scalars(select(Thing)).first()
     s.expunge(thing)
     thing.box.name  # noqa: B018
 
 
-@way
+@mistake
 def _an_expired_attribute_when_detached(s: Any, _: World) -> None:
     thing = s.scalars(select(Thing)).first()
     s.expire(thing)
@@ -206,12 +206,12 @@ def _an_expired_attribute_when_detached(s: Any, _: World) -> None:
     thing.note  # noqa: B018
 
 
-@way
+@mistake
 def _refresh_of_no_attribute(s: Any, _: World) -> None:
     s.refresh(s.scalars(select(Thing)).first(), ["zz"])
 
 
-@way
+@mistake
 def _a_deleted_instance_added(s: Any, _: World) -> None:
     thing = s.scalars(select(Thing)).first()
     s.delete(thing)
@@ -219,7 +219,7 @@ def _a_deleted_instance_added(s: Any, _: World) -> None:
     s.add(thing)
 
 
-@way
+@mistake
 def _a_row_that_is_gone(s: Any, _: World) -> None:
     thing = s.get(Thing, 1)
     s.execute(delete(Thing), execution_options={"synchronize_session": False})
@@ -227,14 +227,14 @@ def _a_row_that_is_gone(s: Any, _: World) -> None:
     thing.note  # noqa: B018
 
 
-@way
+@mistake
 def _a_row_that_is_gone_refreshed(s: Any, _: World) -> None:
     thing = s.get(Thing, 1)
     s.execute(delete(Thing), execution_options={"synchronize_session": False})
     s.refresh(thing)
 
 
-@way
+@mistake
 def _a_row_that_is_gone_written(s: Any, _: World) -> None:
     thing = s.get(Thing, 1)
     s.execute(delete(Thing), execution_options={"synchronize_session": False})
@@ -242,7 +242,7 @@ def _a_row_that_is_gone_written(s: Any, _: World) -> None:
     s.flush()
 
 
-@way
+@mistake
 def _a_row_that_is_gone_deleted(s: Any, _: World) -> None:
     thing = s.get(Thing, 1)
     s.execute(delete(Thing), execution_options={"synchronize_session": False})
@@ -250,13 +250,13 @@ def _a_row_that_is_gone_deleted(s: Any, _: World) -> None:
     s.flush()
 
 
-@way
+@mistake
 def _an_instance_of_another_session(s: Any, _: World) -> None:
     with type(s)(s.bind) as other:
         s.add(other.get(Thing, 1))
 
 
-@way
+@mistake
 def _two_instances_of_one_row(s: Any, _: World) -> None:
     with type(s)(s.bind) as other:
         thing = other.get(Thing, 1)
@@ -264,17 +264,17 @@ def _two_instances_of_one_row(s: Any, _: World) -> None:
     s.add(thing)
 
 
-@way
+@mistake
 def _merge_of_what_is_changed(s: Any, _: World) -> None:
     s.merge(Thing(id=1, note="q"), load=False)
 
 
-@way
+@mistake
 def _merge_of_a_new_row(s: Any, _: World) -> Any:
     return s.merge(Thing(id=7, note="q")).note
 
 
-@way
+@mistake
 def _a_made_transient_instance(s: Any, _: World) -> Any:
     thing = s.get(Thing, 1)
     make_transient(thing)
@@ -284,35 +284,35 @@ def _a_made_transient_instance(s: Any, _: World) -> Any:
     return thing.id is not None
 
 
-@way
+@mistake
 def _a_wrong_member(s: Any, _: World) -> None:
     box = s.scalars(select(Box)).first()
     box.things.append(box)
     s.flush()
 
 
-@way
+@mistake
 def _a_wrong_parent(s: Any, _: World) -> None:
     s.get(Thing, 1).box = "x"
 
 
-@way
+@mistake
 def _a_list_that_is_none(s: Any, _: World) -> None:
     s.scalars(select(Box)).first().things = None
 
 
-@way
+@mistake
 def _an_unknown_attribute(*_: Any) -> None:
     Box(foo=1)
 
 
-@way
+@mistake
 def _a_result_that_is_closed(s: Any, _: World) -> None:
     result = s.execute(select(Thing))
     result.close()
     result.all()
 
 
-@way
+@mistake
 def _a_pickled_instance(s: Any, _: World) -> Any:
     return pickle.loads(pickle.dumps(s.get(Thing, 1))).note  # noqa: S301  # our own

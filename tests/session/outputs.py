@@ -1,7 +1,6 @@
-"""Every exit by which a value leaves a `RefSession`: functions that return what comes out.
+"""Every output of a `RefSession`: functions that return all values that a program can see.
 
-The canary test runs them all on rows whose keys can be told at a glance, and searches what comes
-out for them.
+The canary test runs them on rows with recognisable keys, and searches the values for these keys.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ from tests.shapes import world
 from tests.shapes.run import run
 from tests.shapes.table import TABLE
 
-Exit = Callable[[RefSession], Any]
+Output = Callable[[RefSession], Any]
 
-EXITS: dict[str, Exit] = {}
+OUTPUTS: dict[str, Output] = {}
 
 
-def exit_(function: Exit) -> Exit:
-    """List an exit by its function's name."""
-    EXITS[function.__name__] = function
+def output(function: Output) -> Output:
+    """Register an output by its function's name."""
+    OUTPUTS[function.__name__] = function
     return function
 
 
 def attributes(instances: Iterable[Any]) -> list[Any]:
-    """Return what all column attributes of instances show."""
+    """Return the values of all column attributes of instances."""
     return [
         getattr(instance, attribute.key)
         for instance in instances
@@ -72,16 +71,16 @@ def everything(session: Session) -> list[Any]:
 
 
 def raised(does: Callable[[], object]) -> list[str]:
-    """Return all that the exception says which a call raises."""
+    """Return all texts of the exception that a call raises."""
     try:
         done = does()
-    except Exception as error:  # noqa: BLE001  # any exception is what this is about
+    except Exception as error:  # noqa: BLE001  # any exception
         return raised_by(error)
     raise AssertionError(f"nothing was raised: {done!r}")
 
 
 def raised_by(error: BaseException) -> list[str]:
-    """Return what an exception says: its text, its chain and what hangs on it."""
+    """Return all texts of an exception: message, arguments, driver fields and traceback."""
     orig = getattr(error, "orig", None)
     fields = public(getattr(orig, "diag", None))
     parts = [error, error.args, getattr(error, "params", None), orig, fields]
@@ -89,7 +88,7 @@ def raised_by(error: BaseException) -> list[str]:
 
 
 def attempted(does: Callable[..., Any], *arguments: object) -> Any:
-    """Return what comes of a call, or what its error says."""
+    """Return the result of a call, or the texts of its error."""
     try:
         return does(*arguments)
     except (InvalidRequestError, RefError) as error:
@@ -104,15 +103,15 @@ def public(thing: Any) -> dict[str, Any]:
 # Instances
 
 
-@exit_
+@output
 def instances(session: RefSession) -> Any:
-    """As they are loaded."""
+    """After loading."""
     return attributes(everything(session))
 
 
-@exit_
+@output
 def instances_that_were_committed_expired_refreshed(session: RefSession) -> Any:
-    """What an instance shows in every state that it can be in."""
+    """In each state of an instance."""
     found = everything(session)
     seen = []
     session.commit()
@@ -126,16 +125,16 @@ def instances_that_were_committed_expired_refreshed(session: RefSession) -> Any:
     return seen + attributes(found)
 
 
-@exit_
+@output
 def instances_after_close(session: RefSession) -> Any:
-    """Detached, and some expunged before."""
+    """Detached by `close()` or `expunge()`."""
     found = everything(session)
     session.expunge(found[0])
     session.close()
     return attributes(found)
 
 
-@exit_
+@output
 def instances_that_were_pickled(session: RefSession) -> Any:
     """Through `pickle` and `copy`."""
     found = everything(session)
@@ -143,16 +142,16 @@ def instances_that_were_pickled(session: RefSession) -> Any:
     return attributes([*loaded, *map(copy.copy, found)])
 
 
-@exit_
+@output
 def instances_merged_into_another_session(session: RefSession) -> Any:
     """Of the same conversation."""
     with RefSession(session.bind, conversation=session.conversation) as other:
         return attributes([other.merge(instance) for instance in everything(session)])
 
 
-@exit_
+@output
 def instances_that_are_new(session: RefSession) -> Any:
-    """Flushed, with keys from the server, from Python and from refs."""
+    """After a flush, with keys from the server, from Python and from refs."""
     new = [
         Recipe(name="new", parent_recipe_id="recipe_1"),
         MealPlan(recipe_id="recipe_1"),
@@ -166,7 +165,7 @@ def instances_that_are_new(session: RefSession) -> Any:
     return attributes(new)
 
 
-@exit_
+@output
 def relationships(session: RefSession) -> Any:
     """Lazy and eager."""
     options = (selectinload(Recipe.plans), joinedload(Recipe.parent))
@@ -175,8 +174,8 @@ def relationships(session: RefSession) -> Any:
     return attributes([*(plan for recipe in found for plan in recipe.plans), *lazy])
 
 
-@exit_
-def texts_of_what_is_handed_out(session: RefSession) -> Any:
+@output
+def reprs(session: RefSession) -> Any:
     """`repr` and `str`."""
     found = everything(session)
     favourites = [each.favourites for each in found if isinstance(each, Preference)]
@@ -186,7 +185,7 @@ def texts_of_what_is_handed_out(session: RefSession) -> Any:
 # Rows
 
 
-@exit_
+@output
 def rows_in_every_form(session: RefSession) -> Any:
     """Tuples, mappings, scalars, partitions, streams."""
     statement = select(MealPlan.id, MealPlan.recipe_id, Recipe).join(MealPlan.recipe)
@@ -209,9 +208,9 @@ def rows_in_every_form(session: RefSession) -> Any:
     return [shown, repr(shown), json.dumps(shown, default=str)]
 
 
-@exit_
+@output
 def returning(session: RefSession) -> Any:
-    """Of inserts one by one and by the thousand, upserts, updates and deletes."""
+    """Of single and batched inserts, upserts, updates and deletes."""
     both = (MealPlan.id, MealPlan.recipe_id)
     many = [{"recipe_id": "recipe_1"}] * 1_500
     upsert = pg_insert(recipe_tags).values(recipe_id="recipe_1", tag="quick")
@@ -228,9 +227,9 @@ def returning(session: RefSession) -> Any:
     ]
 
 
-@exit_
+@output
 def results_of_writes(session: RefSession) -> Any:
-    """What a result tells of a row that it inserted without being asked."""
+    """Attributes of the result of an INSERT without RETURNING, and of an UPDATE."""
     recipes: Any = Recipe.__table__
     orders: Any = Order.__table__
     results: list[Any] = [
@@ -250,9 +249,9 @@ def results_of_writes(session: RefSession) -> Any:
     return seen
 
 
-@exit_
+@output
 def bulk_operations(session: RefSession) -> Any:
-    """The legacy ones, which give keys back by the mappings that they were given."""
+    """Legacy bulk methods, which write keys into the mappings that they receive."""
     records: list[dict[str, Any]] = [{"recipe_id": "recipe_1"}]
     session.bulk_insert_mappings(MealPlan, records, return_defaults=True)
     plan = MealPlan(recipe_id="recipe_1")
@@ -260,9 +259,9 @@ def bulk_operations(session: RefSession) -> Any:
     return [records, plan.id, plan.recipe_id]
 
 
-@exit_
+@output
 def every_shape(session: RefSession) -> Any:
-    """The rows of all that is translated, the errors of all that is refused."""
+    """The rows of all translated statements, and the errors of all refused ones."""
     return [
         attempted(lambda shape: run(shape, session, str, world.as_it_is).rows, shape)
         for shapes in TABLE.values()
@@ -273,7 +272,7 @@ def every_shape(session: RefSession) -> Any:
 # Errors
 
 
-@exit_
+@output
 def violated_constraints(session: RefSession) -> Any:
     """Unique, foreign key, not null, check, by statement and by flush."""
     key = world.KEYS
@@ -308,7 +307,7 @@ def violated_constraints(session: RefSession) -> Any:
     ]
 
 
-@exit_
+@output
 def failed_statements(session: RefSession) -> Any:
     """Data errors, bad values, missing columns."""
 
@@ -337,9 +336,9 @@ def failed_statements(session: RefSession) -> Any:
     ]
 
 
-@exit_
+@output
 def conflicts_in_the_session(session: RefSession) -> Any:
-    """Two objects of one key, an object whose row is gone, a stale update."""
+    """Two objects with one key, an object without a row, a stale update."""
     key = world.KEYS
     kept = everything(session)
 

@@ -1,4 +1,4 @@
-"""What is not the same on an active session, and why it must be so."""
+"""The differences between an active session and a plain one, with their reasons."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Otherwise:
-    """A way that has another outcome on an active session.
+class Difference:
+    """A use with another outcome on an active session.
 
     Attributes:
-        way: its name.
-        code: what is done, for the documentation.
-        becomes: what happens instead, for the documentation.
+        use: its name.
+        code: the call, for the documentation.
+        becomes: the outcome on an active session, for the documentation.
         why: the reason.
-        what: the parts of the outcome that differ, on a plain session and on an active one; of
-            what is sent, what either sends and the other does not.
-        drivers: with which it is.
+        what: the parts of the outcome that differ, plain and active; for `sent`, the statements
+            that only one of them sends.
+        drivers: the drivers with the difference.
     """
 
-    way: str
+    use: str
     code: str
     becomes: str
     why: str
@@ -28,7 +28,7 @@ class Otherwise:
     drivers: tuple[str, ...] = ("psycopg", "asyncpg")
 
 
-_BOX = "<class 'tests.ways.world.Box'>"
+_BOX = "<class 'tests.session_api.world.Box'>"
 _IDENTITY = [_BOX, ["box_1"], None], [_BOX, ["UUID('00000000-0000-0000-0000-000000000001')"], None]
 
 _CATALOGUE = """
@@ -53,29 +53,29 @@ txid_current_if_assigned() IS NOT NULL AS written) AS anon_1 LEFT OUTER JOIN who
 
 _SET = ["set", ["Thing x", "UUID", "UUID", "AttributeEventToken"]]
 
-OTHERWISE: tuple[Otherwise, ...] = (
-    Otherwise(
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
         "the identity of an instance",
         "inspect(box).identity_key",
         "has the key",
         "the unit of work works with keys, which have no other place",
-        {"said": _IDENTITY},
+        {"value": _IDENTITY},
     ),
-    Otherwise(
+    Difference(
         "the keys of the identity map",
         "session.identity_map.keys(), session.identity_key(instance=box)",
         "have keys",
         "so has what leads to it",
-        {"said": ([_IDENTITY[0]], [_IDENTITY[1]])},
+        {"value": ([_IDENTITY[0]], [_IDENTITY[1]])},
     ),
-    Otherwise(
+    Difference(
         "a key attribute listened to",
         'event.listen(Thing.box_id, "set", ...)',
         "is told the key that a ref became",
         "it hears what the unit of work will save",
         {"seen": ([_SET, ["box_2"]], [_SET, ["UUID('00000000-0000-0000-0000-000000000002')"]])},
     ),
-    Otherwise(
+    Difference(
         "a text without columns",
         'session.execute(text("select note from things"))',
         "sends one query more, once for each table and connection",
@@ -83,14 +83,14 @@ OTHERWISE: tuple[Otherwise, ...] = (
         {"sent": ([], [(_CATALOGUE, [], {}, {})])},
         drivers=("psycopg",),
     ),
-    Otherwise(
+    Difference(
         "a listener that adds criteria",
         "session.get(Box, ref), or a statement that names rows by their refs and finds nothing",
         "sends one query more, and raises GoneRefError if the row is not there",
         "a ref that names no row any more says so, whatever criteria hide the rows of others",
         {"sent": ([], [(_THERE, [], {}, {})])},
     ),
-    Otherwise(
+    Difference(
         "a row deleted by its key",
         "session.execute(delete(Box).where(Box.id == ref))",
         "sends one query more",

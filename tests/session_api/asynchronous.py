@@ -1,4 +1,4 @@
-"""Ways of using asynchronous sessions, and how the others are tried on them as well."""
+"""Uses of asynchronous sessions, and the adapter that runs all other uses on them."""
 
 from __future__ import annotations
 
@@ -17,58 +17,57 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import selectinload
 from sqlalchemy.util import await_only
 
-from tests.ways.listed import SERIES_2_1, way
-from tests.ways.world import BY_NAME, IDS, NOTES, Box, Thing, World
+from tests.session_api.world import BY_NAME, IDS, NOTES, SERIES_2_1, Box, Thing, World, covers
 
 
-class Awaiting:
-    """An asynchronous session as a way uses one that is not: what it returns is waited for.
+class Blocking:
+    """An asynchronous session with blocking methods, to be used inside `greenlet_spawn`.
 
-    Attributes that it does not have are those of the session behind it.
+    Attributes that it lacks are those of its sync session.
     """
 
     def __init__(self, session: Any) -> None:
-        self.awaited = session
+        self.session = session
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.awaited, name, None)
-        if not hasattr(self.awaited, name):
-            return getattr(self.awaited.sync_session, name)
-        return _waiting(found) if isroutine(found) else found
+        found = getattr(self.session, name, None)
+        if not hasattr(self.session, name):
+            return getattr(self.session.sync_session, name)
+        return _blocking(found) if isroutine(found) else found
 
     def __contains__(self, instance: object) -> bool:
-        return instance in self.awaited
+        return instance in self.session
 
     def __iter__(self) -> Any:
-        return iter(self.awaited)
+        return iter(self.session)
 
-    def __enter__(self) -> Awaiting:
+    def __enter__(self) -> Blocking:
         return self
 
     def __exit__(self, *error: object) -> None:
-        await_only(self.awaited.__aexit__(*error))
+        await_only(self.session.__aexit__(*error))
 
 
-def _waiting(function: Any) -> Any:
+def _blocking(function: Any) -> Any:
     def called(*arguments: Any, **options: Any) -> Any:
         found = function(*arguments, **options)
         found = await_only(found) if isawaitable(found) else found
-        return Awaiting(found) if isinstance(found, AsyncSessionTransaction) else found
+        return Blocking(found) if isinstance(found, AsyncSessionTransaction) else found
 
     return called
 
 
-def waited(function: Any) -> Any:
-    """Return a way of asynchronous sessions as one that is waited for."""
+def blocking(function: Any) -> Any:
+    """Return a use of asynchronous sessions as a blocking function."""
 
-    def tried(session: Awaiting, world: World) -> Any:
-        found = function(session.awaited, world)
+    def tried(session: Blocking, world: World) -> Any:
+        found = function(session.session, world)
         return await_only(found) if isawaitable(found) else found
 
     return tried
 
 
-@way("AsyncSession.stream(statement)", "AsyncSession.stream(params)")
+@covers("AsyncSession.stream(statement)", "AsyncSession.stream(params)")
 async def _streamed(s: Any, w: World) -> Any:
     result = await s.stream(IDS, execution_options={"yield_per": 1})
     w.note([row async for row in result])
@@ -79,7 +78,7 @@ async def _streamed(s: Any, w: World) -> Any:
     return await (await s.stream(IDS)).scalars().all()
 
 
-@way(
+@covers(
     "AsyncSession.stream(execution_options)",
     "AsyncSession.stream(bind_arguments)",
     *(f"AsyncSession.stream_scalars({each})" for each in ("statement", "params")),
@@ -93,7 +92,7 @@ async def _values_streamed(s: Any, w: World) -> Any:
     return await (await s.stream_scalars(IDS, execution_options=options)).first()
 
 
-@way("AsyncSession.run_sync(fn)", "AsyncSession.run_sync(arg)")
+@covers("AsyncSession.run_sync(fn)", "AsyncSession.run_sync(arg)")
 async def _run_in_step(s: Any, w: World) -> Any:
     def things(session: Any, ident: Any, *, name: str) -> Any:
         box = session.get(Box, ident)
@@ -103,17 +102,17 @@ async def _run_in_step(s: Any, w: World) -> Any:
     return await s.run_sync(things, w.a, name="z"), s.dirty
 
 
-@way("AsyncAttrs(args)", "AsyncAttrs.awaitable_attrs")
+@covers("AsyncAttrs(args)", "AsyncAttrs.awaitable_attrs")
 async def _awaitable_attributes(s: Any, w: World) -> Any:
     box = await s.get(Box, w.a)
     w.note(await box.awaitable_attrs.things, await box.awaitable_attrs.id)
     await s.commit()
     w.note(await box.awaitable_attrs.id, await box.awaitable_attrs.name)
     s.expire(box)
-    return box.name  # without waiting
+    return box.name  # without await
 
 
-@way("AsyncSession.begin()", "AsyncSession.begin_nested()", "AsyncSession.get_transaction()")
+@covers("AsyncSession.begin()", "AsyncSession.begin_nested()", "AsyncSession.get_transaction()")
 async def _awaited_transactions(s: Any, w: World) -> Any:
     async with s.begin() as outer:
         s.add(Box(name="c"))
@@ -130,7 +129,7 @@ async def _awaited_transactions(s: Any, w: World) -> Any:
     return s.in_transaction()
 
 
-@way("AsyncSession(bind)", "AsyncSession(binds)", "AsyncSession(sync_session_class)")
+@covers("AsyncSession(bind)", "AsyncSession(binds)", "AsyncSession(sync_session_class)")
 async def _bound_otherwise(s: Any, w: World) -> Any:
     async with w.kind(binds={Box: w.engine}, **w.options) as session:
         w.note((await session.scalars(BY_NAME)).all(), session.bind, session.binds)
@@ -148,7 +147,7 @@ async def _bound_otherwise(s: Any, w: World) -> Any:
         return type(session.sync_session).__name__, (await session.get(Box, w.a)).id
 
 
-@way(
+@covers(
     "AsyncSession.sync_session_class",
     "AsyncSession.aclose()",
     "AsyncSession.close_all()",
@@ -166,7 +165,7 @@ async def _closed_in_ways(s: Any, w: World) -> Any:
     return issubclass(type(s.sync_session), s.sync_session_class), isinstance(s, AsyncSession)
 
 
-@way(
+@covers(
     "AsyncSession.get_async_bind(mapper)",
     "AsyncSession.get_async_bind(clause)",
     "AsyncSession.get_async_bind(bind)",
@@ -177,7 +176,7 @@ async def _asynchronous_binds(s: Any, w: World) -> Any:
     return s.get_async_bind(bind=w.engine.sync_engine)
 
 
-@way(
+@covers(
     *(f"async_sessionmaker({each})" for each in ("bind", "class_", "autoflush", "info")),
     "async_sessionmaker(expire_on_commit)",
     "async_sessionmaker.begin()",
@@ -196,7 +195,7 @@ async def _an_asynchronous_maker(_: Any, w: World) -> Any:
         return box.name, box.id, [each.box_id for each in box.things]
 
 
-@way("async_scoped_session(session_factory)", "async_scoped_session(scopefunc)")
+@covers("async_scoped_session(session_factory)", "async_scoped_session(scopefunc)")
 async def _an_asynchronous_scope(_: Any, w: World) -> Any:
     scope: Any = async_scoped_session(w.maker(), scopefunc=lambda: "one")
     try:
@@ -212,7 +211,7 @@ async def _an_asynchronous_scope(_: Any, w: World) -> Any:
         await scope.remove()
 
 
-@way("AsyncSession.get(entity)")
+@covers("AsyncSession.get(entity)")
 async def _an_attribute_not_loaded(s: Any, w: World) -> Any:
     thing = await s.get(Thing, 1)
     w.note(thing.box_id)

@@ -1,4 +1,4 @@
-"""Ways of listening: which events are told while a session works, when, and of what."""
+"""Uses with listeners: which events are emitted, in which order, with which arguments."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.attributes import flag_modified
 from sqlalchemy.orm.events import AttributeEvents
 
-from tests.ways.listed import way
-from tests.ways.world import BY_NAME, IDS, THINGS, Base, Box, Thing, World
+from tests.session_api.world import BY_NAME, IDS, THINGS, Base, Box, Thing, World, covers
 
 
 def events_of(class_: type[Any]) -> list[str]:
-    """Return the names of the events that a class of events has."""
+    """Return the names of the events of an event class."""
     return [each for each in vars(class_) if not each.startswith("_") and each != "dispatch"]
 
 
 @contextmanager
-def heard(w: World, target: Any, names: list[str], **options: Any) -> Iterator[None]:
-    """Have all events of these names noted inside the `with`."""
+def listening(w: World, target: Any, names: list[str], **options: Any) -> Iterator[None]:
+    """Log all events of these names inside the `with`."""
     every = [(name, _noting(w, name)) for name in names]
     for name, listener in every:
         event.listen(target, name, listener, **options)
@@ -57,7 +56,7 @@ def _noting(w: World, name: str) -> Callable[..., Any]:
 
 
 def _kind(value: Any) -> Any:
-    """Return what is noted of an argument: instances and texts as they are."""
+    """Return the type of an argument; instances and strings as they are."""
     plain = isinstance(value, Base | str | int | None)
     return value if plain else sorted(map(str, value)) if isinstance(value, set) else _name(value)
 
@@ -110,11 +109,11 @@ def _add_and_let_go(s: Any, new: Box) -> None:
     s.rollback()
 
 
-@way(*(f"SessionEvents.{name}" for name in events_of(SessionEvents)))
+@covers(*(f"SessionEvents.{name}" for name in events_of(SessionEvents)))
 def _a_session_listened_to(s: Any, w: World) -> None:
-    with heard(w, w.heard(s), events_of(SessionEvents)):
+    with listening(w, w.sync(s), events_of(SessionEvents)):
         work(s, w)
-    # what becomes of several instances in one flush is told in no order
+    # the order of events for several instances in one flush is undefined
     alike = itertools.groupby(w.log, lambda each: each[0])
     w.log[:] = [told for _, some in alike for told in sorted(some, key=str)]
 
@@ -122,17 +121,17 @@ def _a_session_listened_to(s: Any, w: World) -> None:
 _OF_ROWS = [name for name in events_of(MapperEvents) if name.startswith(("before_", "after_"))]
 
 
-@way(
+@covers(
     *(f"MapperEvents.{name}" for name in ("before_insert", "after_insert", "before_update")),
     *(f"MapperEvents.{name}" for name in ("after_update", "before_delete", "after_delete")),
 )
 def _mappers_listened_to(s: Any, w: World) -> None:
     names = [name for name in _OF_ROWS if name.endswith(("_insert", "_update", "_delete"))]
-    with heard(w, Box, names), heard(w, Thing, names):
+    with listening(w, Box, names), listening(w, Thing, names):
         work(s, w)
 
 
-@way(
+@covers(
     *(f"MapperEvents.{name}" for name in events_of(MapperEvents) if "_configured" in name),
     "MapperEvents.instrument_class",
     "MapperEvents.after_mapper_constructed",
@@ -141,7 +140,7 @@ def _mappers_listened_to(s: Any, w: World) -> None:
 def _a_class_made_meanwhile(s: Any, w: World) -> Any:
     configure_mappers()
     names = ["instrument_class", "after_mapper_constructed", "mapper_configured"]
-    with heard(w, Mapper, [*names, "before_configured", "after_configured"]):
+    with listening(w, Mapper, [*names, "before_configured", "after_configured"]):
 
         class Own(DeclarativeBase):
             pass
@@ -152,7 +151,7 @@ def _a_class_made_meanwhile(s: Any, w: World) -> Any:
             id: Mapped[int] = mapped_column(primary_key=True)
 
         first = [name for name in events_of(InstanceEvents) if name == "first_init"]
-        with heard(w, Late, ["before_mapper_configured"]), heard(w, Late, first, raw=True):
+        with listening(w, Late, ["before_mapper_configured"]), listening(w, Late, first, raw=True):
             s.execute(text("create temporary table whole_late (id serial)"))
             s.add(Late())
             configure_mappers()
@@ -160,9 +159,9 @@ def _a_class_made_meanwhile(s: Any, w: World) -> Any:
             return len(s.scalars(select(Late)).all())
 
 
-@way(*(f"InstanceEvents.{name}" for name in events_of(InstanceEvents) if name != "first_init"))
+@covers(*(f"InstanceEvents.{name}" for name in events_of(InstanceEvents) if name != "first_init"))
 def _instances_listened_to(s: Any, w: World) -> Any:
-    with heard(w, Box, [n for n in events_of(InstanceEvents) if n != "first_init"]):
+    with listening(w, Box, [n for n in events_of(InstanceEvents) if n != "first_init"]):
         work(s, w)
         try:
             Box(nope=1)
@@ -171,11 +170,14 @@ def _instances_listened_to(s: Any, w: World) -> Any:
         return pickle.loads(pickle.dumps(s.get(Box, w.a))).name  # noqa: S301  # our own
 
 
-@way(*(f"AttributeEvents.{name}" for name in events_of(AttributeEvents)))
+@covers(*(f"AttributeEvents.{name}" for name in events_of(AttributeEvents)))
 def _attributes_listened_to(s: Any, w: World) -> Any:
     of_values = ["set", "init_scalar", "modified"]
     of_lists = ["append", "remove", "bulk_replace", "init_collection", "dispose_collection"]
-    with heard(w, Box.name, of_values), heard(w, Box.things, [*of_lists, "append_wo_mutation"]):
+    with (
+        listening(w, Box.name, of_values),
+        listening(w, Box.things, [*of_lists, "append_wo_mutation"]),
+    ):
         work(s, w)
         box = s.get(Box, w.a)
         box.things = [Thing(note="new"), *box.things]
@@ -184,10 +186,10 @@ def _attributes_listened_to(s: Any, w: World) -> Any:
         return box.things
 
 
-@way("AttributeEvents.set")
+@covers("AttributeEvents.set")
 def _a_key_attribute_listened_to(s: Any, w: World) -> Any:
     thing = s.get(Thing, 1)
-    with heard(w, Thing.box_id, ["set"]):
+    with listening(w, Thing.box_id, ["set"]):
         event.listen(Thing.box_id, "set", seen := lambda *arguments: w.note(arguments[1]))
         try:
             thing.box_id = w.b
@@ -196,11 +198,11 @@ def _a_key_attribute_listened_to(s: Any, w: World) -> Any:
     return thing.box.name, thing.box_id
 
 
-@way(*(f"QueryEvents.{name}" for name in events_of(QueryEvents)))
+@covers(*(f"QueryEvents.{name}" for name in events_of(QueryEvents)))
 def _queries_listened_to(s: Any, w: World) -> Any:
     from sqlalchemy.orm import Query  # noqa: PLC0415  # as the events have it
 
-    with heard(w, Query, events_of(QueryEvents)):
+    with listening(w, Query, events_of(QueryEvents)):
         w.note(s.query(Box).filter(Box.id == w.a).all())
         w.note(s.query(Box).filter(Box.id == w.a).update({"name": "z"}))
         return s.query(Thing).filter(Thing.box_id == w.a).delete()
@@ -213,7 +215,7 @@ _SEEN = [
 ]
 
 
-@way(
+@covers(
     *(f"ORMExecuteState.{name}" for name in [*_SEEN, "lazy_loaded_from", "loader_strategy_path"]),
     "ORMExecuteState.parameters",
     "ORMExecuteState.execution_options",
@@ -227,8 +229,8 @@ def _statements_listened_to(s: Any, w: World) -> None:
     def see(execution: ORMExecuteState) -> None:
         for name in _SEEN:
             w.note(name, _of_mappers(getattr(execution, name, None)))
-        w.note(_name(execution.statement), execution.session is w.heard(s))
-        # what they are is the unit of work's own: keys
+        w.note(_name(execution.statement), execution.session is w.sync(s))
+        # their values are keys, as the unit of work needs them
         w.note("parameters", len(execution.parameters or ()))
         w.note(sorted(execution.execution_options), sorted(execution.local_execution_options))
         if execution.is_select and execution.is_orm_statement:
@@ -237,7 +239,7 @@ def _statements_listened_to(s: Any, w: World) -> None:
         elif execution.is_update or execution.is_delete:
             w.note(_name(execution.update_delete_options))
 
-    event.listen(w.heard(s), "do_orm_execute", see)
+    event.listen(w.sync(s), "do_orm_execute", see)
     work(s, w)
     s.execute(insert(Box), [{"name": "m"}, {"name": "n"}])
     s.execute(select(Box).where(Box.id == w.a), execution_options={"x": 1})
@@ -252,7 +254,7 @@ def _of_mappers(value: Any) -> Any:
     return sorted(value) if isinstance(value, dict) else str(value)
 
 
-@way(
+@covers(
     "ORMExecuteState.invoke_statement(statement)",
     "ORMExecuteState.invoke_statement(params)",
     "ORMExecuteState.invoke_statement(execution_options)",
@@ -260,7 +262,7 @@ def _of_mappers(value: Any) -> Any:
     "ORMExecuteState.update_execution_options()",
 )
 def _a_listener_that_invokes(s: Any, w: World) -> Any:
-    @event.listens_for(w.heard(s), "do_orm_execute")
+    @event.listens_for(w.sync(s), "do_orm_execute")
     def invoke(execution: ORMExecuteState) -> Any:
         execution.update_execution_options(y=1)
         found = execution.invoke_statement(
@@ -268,16 +270,16 @@ def _a_listener_that_invokes(s: Any, w: World) -> Any:
         )
         return found.freeze()() if execution.is_select else found
 
-    event.listen(w.heard(s), "do_orm_execute", lambda each: w.note(sorted(each.execution_options)))
+    event.listen(w.sync(s), "do_orm_execute", lambda each: w.note(sorted(each.execution_options)))
     w.note(s.scalars(BY_NAME).all(), s.execute(IDS).all(), s.get(Box, w.a).things)
     w.note(s.scalar(select(Box.name).where(Box.id == w.a)))
     s.execute(update(Box).where(Box.id == w.a), {"name": "z"})
     return s.scalars(select(Box).where(Box.id == w.a)).one().name
 
 
-@way("ORMExecuteState.statement")
+@covers("ORMExecuteState.statement")
 def _a_listener_that_adds_criteria(s: Any, w: World) -> Any:
-    @event.listens_for(w.heard(s), "do_orm_execute")
+    @event.listens_for(w.sync(s), "do_orm_execute")
     def only_one(execution: ORMExecuteState) -> None:
         if execution.is_select and not execution.is_column_load:
             only = with_loader_criteria(Box, lambda each: each.name != "b", include_aliases=True)

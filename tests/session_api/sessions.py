@@ -1,4 +1,4 @@
-"""Ways of making a session, and of its transactions."""
+"""Uses of the constructor's arguments, of factories, and of transactions."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from sqlalchemy.orm import (
     scoped_session,
 )
 
-from tests.ways.listed import SERIES_2_1, way
-from tests.ways.world import BY_NAME, IDS, THINGS, Box, Thing, World
+from tests.session_api.world import BY_NAME, IDS, SERIES_2_1, THINGS, Box, Thing, World, covers
 
 
 class OwnQuery(Query[Any]):
-    """A query class of the application's."""
+    """A custom query class."""
 
     def named(self, name: str) -> Any:
-        """Keep to the boxes of a name."""
+        """Filter boxes by name."""
         return self.filter(Box.name == name)
 
 
-# Making one
+# Constructors and factories
 
 
-@way("Session(bind)", "Session.bind")
+@covers("Session(bind)", "Session.bind")
 def _no_bind_but_later(_: Any, w: World) -> Any:
-    session = w.made(None)
-    w.heard(session).bind = w.sync_engine
+    session = w.open(None)
+    w.sync(session).bind = w.sync_engine
     return session.scalars(BY_NAME)
 
 
-@way("Session(bind)")
+@covers("Session(bind)")
 def _bound_to_a_connection(_: Any, w: World) -> Any:
-    with w.engine.connect() as connection, w.made(connection) as session:
+    with w.engine.connect() as connection, w.open(connection) as session:
         session.add(Box(name="c"))
         session.commit()
         w.note(connection.in_transaction())
@@ -47,35 +46,35 @@ def _bound_to_a_connection(_: Any, w: World) -> Any:
         return session.scalars(BY_NAME).all()
 
 
-@way("Session(autoflush)")
+@covers("Session(autoflush)")
 def _no_autoflush_at_all(_: Any, w: World) -> Any:
-    session = w.made(autoflush=False)
+    session = w.open(autoflush=False)
     session.add(Box(name="c"))
     return session.autoflush, session.scalars(BY_NAME).all(), session.new
 
 
-@way("Session(future)", "Session(autocommit)")
+@covers("Session(future)", "Session(autocommit)")
 def _options_of_old(_: Any, w: World) -> Any:
-    w.made(future=True, autocommit=False)
+    w.open(future=True, autocommit=False)
     for wrong in ({"future": False}, {"autocommit": True}):
         try:
-            w.made(**wrong)
+            w.open(**wrong)
         except Exception as error:  # noqa: BLE001
             w.note(type(error).__name__, str(error))
 
 
-@way("Session(expire_on_commit)")
+@covers("Session(expire_on_commit)")
 def _no_expiry(_: Any, w: World) -> Any:
-    session = w.made(expire_on_commit=False)
+    session = w.open(expire_on_commit=False)
     box = session.get(Box, w.a)
     box.name = "z"
     session.commit()
     return box.name, box.id, session.expire_on_commit, inspect(box).expired
 
 
-@way("Session(autobegin)")
+@covers("Session(autobegin)")
 def _no_autobegin(_: Any, w: World) -> Any:
-    session = w.made(autobegin=False)
+    session = w.open(autobegin=False)
     tries: list[Any] = [lambda: session.get(Box, w.a), lambda: session.add(Box(name="c"))]
     for tried in tries:
         try:
@@ -87,61 +86,63 @@ def _no_autobegin(_: Any, w: World) -> Any:
     return session.in_transaction(), session.autobegin
 
 
-@way("Session(twophase)", "Session.prepare()")
+@covers("Session(twophase)", "Session.prepare()")
 def _two_phases(_: Any, w: World) -> Any:
-    session = w.made(twophase=True)
+    session = w.open(twophase=True)
     session.get(Box, w.a).name = "z"
     session.prepare()
     session.commit()
     return session.twophase, session.scalars(BY_NAME)
 
 
-@way("Session.prepare()")
+@covers("Session.prepare()")
 def _prepared_for_nothing(s: Any, _: World) -> Any:
     s.begin()
     s.prepare()
 
 
-@way("Session(binds)", "Session.binds", "Session.bind_mapper(mapper)", "Session.bind_mapper(bind)")
+@covers(
+    "Session(binds)", "Session.binds", "Session.bind_mapper(mapper)", "Session.bind_mapper(bind)"
+)
 def _binds_of_classes(_: Any, w: World) -> Any:
-    session = w.made(None, binds={Box: w.engine})
+    session = w.open(None, binds={Box: w.engine})
     w.note(session.scalars(BY_NAME))
     try:
         session.scalars(THINGS)
     except Exception as error:  # noqa: BLE001
         w.note(type(error).__name__, str(error))
-    w.heard(session).bind_mapper(Thing, w.sync_engine)
+    w.sync(session).bind_mapper(Thing, w.sync_engine)
     return session.scalars(THINGS), session.get_bind(Thing)
 
 
-@way("Session.bind_table(table)", "Session.bind_table(bind)")
+@covers("Session.bind_table(table)", "Session.bind_table(bind)")
 def _binds_of_tables(_: Any, w: World) -> Any:
-    session = w.made(None)
-    w.heard(session).bind_table(Box.__table__, w.sync_engine)
+    session = w.open(None)
+    w.sync(session).bind_table(Box.__table__, w.sync_engine)
     w.note(session.execute(select(Box.__table__.c.name).order_by("name")).all())
     return session.scalars(IDS), session.get_bind(clause=Box.__table__)
 
 
-@way("Session(enable_baked_queries)", "Session.enable_baked_queries")
+@covers("Session(enable_baked_queries)", "Session.enable_baked_queries")
 def _baked(_: Any, w: World) -> Any:
-    session = w.made(enable_baked_queries=False)
+    session = w.open(enable_baked_queries=False)
     return session.enable_baked_queries, session.scalars(BY_NAME).first().things
 
 
-@way("Session(info)", "Session.info")
+@covers("Session(info)", "Session.info")
 def _info(s: Any, w: World) -> Any:
-    session = w.made(info={"x": 1})
+    session = w.open(info={"x": 1})
     session.info["y"] = 2
     return session.info, s.info, session.scalars(BY_NAME).first(), session.info, s.info
 
 
-@way("Session(query_cls)", "Session.query(entities)")
+@covers("Session(query_cls)", "Session.query(entities)")
 def _a_query_class(_: Any, w: World) -> Any:
-    session = w.made(query_cls=OwnQuery)
+    session = w.open(query_cls=OwnQuery)
     return type(session.query(Box)).__name__, cast(Any, session.query(Box)).named("a").all()
 
 
-@way("Session(join_transaction_mode)", "Session.join_transaction_mode")
+@covers("Session(join_transaction_mode)", "Session.join_transaction_mode")
 def _modes(_: Any, w: World) -> Any:
     modes = ("conditional_savepoint", "rollback_only", "control_fully", "create_savepoint")
     for mode in modes:
@@ -149,7 +150,7 @@ def _modes(_: Any, w: World) -> Any:
             with w.engine.connect() as connection:
                 outer = connection.begin()
                 inner = connection.begin_nested() if savepoint else None
-                with w.made(connection, join_transaction_mode=mode) as session:
+                with w.open(connection, join_transaction_mode=mode) as session:
                     session.add(Box(name=mode))
                     session.commit()
                     session.add(Box(name=f"{mode}, undone"))
@@ -162,9 +163,9 @@ def _modes(_: Any, w: World) -> Any:
                     outer.rollback()
 
 
-@way("Session(close_resets_only)", "Session.close()", "Session.reset()")
+@covers("Session(close_resets_only)", "Session.close()", "Session.reset()")
 def _closed_for_good(_: Any, w: World) -> Any:
-    session = w.made(close_resets_only=False)
+    session = w.open(close_resets_only=False)
     session.add(Box(name="c"))
     session.reset()
     w.note(session.new, session.scalars(BY_NAME))
@@ -176,16 +177,16 @@ def _closed_for_good(_: Any, w: World) -> Any:
             w.note(type(error).__name__, str(error))
 
 
-@way("Session(execution_options)", "Session.execution_options", since=SERIES_2_1)
+@covers("Session(execution_options)", "Session.execution_options", since=SERIES_2_1)
 def _options_of_a_session(_: Any, w: World) -> Any:
-    session = w.made(execution_options={"populate_existing": True, "x": 1})
+    session = w.open(execution_options={"populate_existing": True, "x": 1})
     box = session.get(Box, w.a)
     box.name = "changed"
     with session.no_autoflush:
         return session.execution_options, session.scalars(BY_NAME).all(), session.get(Box, w.a)
 
 
-@way("sessionmaker(class_)", "sessionmaker.configure()", "sessionmaker.begin()")
+@covers("sessionmaker(class_)", "sessionmaker.configure()", "sessionmaker.begin()")
 def _a_maker(_: Any, w: World) -> Any:
     maker = w.maker(expire_on_commit=False, info={"x": 1})
     maker.configure(info={"y": 2})
@@ -196,7 +197,7 @@ def _a_maker(_: Any, w: World) -> Any:
         return session.scalars(BY_NAME).all(), type(session).__mro__[1:].count(Session)
 
 
-@way("scoped_session()")
+@covers("scoped_session()")
 def _a_scope(_: Any, w: World) -> Any:
     scope = scoped_session(w.maker())
     try:
@@ -215,7 +216,7 @@ def _a_scope(_: Any, w: World) -> Any:
 # Transactions
 
 
-@way(
+@covers(
     "Session.begin(nested)",
     "Session.begin_nested()",
     "Session.in_transaction()",
@@ -245,7 +246,7 @@ def _transactions(s: Any, w: World) -> Any:
     return seen()
 
 
-@way("Session.commit()", "Session.rollback()", "with")
+@covers("Session.commit()", "Session.rollback()", "with")
 def _ended(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     box.name = "z"
@@ -254,20 +255,20 @@ def _ended(s: Any, w: World) -> Any:
     box.name = "y"
     s.rollback()
     w.note(box.name, box.id)
-    with w.made() as other, other.begin():
+    with w.open() as other, other.begin():
         other.get(Box, w.b).name = "x"
-    with w.made() as other:
+    with w.open() as other:
         other.get(Box, w.b).name = "never"
     return s.scalars(BY_NAME)
 
 
-@way("Session.invalidate()")
+@covers("Session.invalidate()")
 def _invalidated(s: Any, w: World) -> Any:
     box = s.get(Box, w.a)
     s.invalidate()
     return s.in_transaction(), box in s, s.get(Box, w.a).name
 
 
-@way("Session.dispatch")
+@covers("Session.dispatch")
 def _told_by_events(s: Any, _: World) -> Any:
     return sorted(name for name in dir(s.dispatch) if not name.startswith("_"))

@@ -1,1 +1,0 @@
-"""Ways of using SQLAlchemy's sessions, tried on plain ones and on ones that are active."""
