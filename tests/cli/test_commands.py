@@ -111,13 +111,12 @@ def test_the_last_used_are_listed_first_and_what_is_cut_is_told(
     assert (cut["total"], [each["id"] for each in cut["conversations"]]) == (63, latest[:2])
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "", "x", "1.5", "All", "9" * 99, "\u0661"])
-def test_what_is_no_limit_is_misuse(engine: Engine, limit: str) -> None:
-    """Nothing is listed for it."""
-    result = run(engine, "list", f"--limit={limit}")
-
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "is not a limit; write a number from 1, or all." in result.stderr
+def test_an_invalid_limit_is_misuse(engine: Engine) -> None:
+    """Nothing is listed."""
+    for limit in ("0", "-1", "", "x", "1.5", "All", "9" * 99, "\u0661"):
+        result = run(engine, "list", f"--limit={limit}")
+        assert (limit, result.exit_code, result.stdout) == (limit, 2, "")
+        assert "is not a limit; write a number from 1, or all." in result.stderr
 
 
 def test_nothing_to_list_is_an_empty_table(engine: Engine) -> None:
@@ -214,48 +213,44 @@ def test_keys_are_resolved_in_the_order_of_their_refs(engine: Engine) -> None:
     assert result.stdout.splitlines() == [str(KEYS[2]), "(12, 2)", str(KEYS[2])]
 
 
-@pytest.mark.parametrize(
-    ("ref", "code"),
-    [
-        ("recipe_9", "UnknownRefError"),
-        ("recipe_2", "GoneRefError"),
-        ("gen_recipe_1", "UnknownDraftError"),
-        (str(KEYS[0]), "RawKeyError"),
-        ("", "UnknownRefError"),
-        ("\x1b[31m", "UnknownRefError"),
-        ("x" * 10_000, "UnknownRefError"),
-    ],
-)
-def test_one_bad_ref_refuses_all(engine: Engine, ref: str, code: str) -> None:
-    """In the error's words, without the keys of the others and without control characters."""
-    told = run(engine, "resolve", "chat-7", "recipe_1", ref)
-    coded = run(engine, "resolve", "chat-7", "recipe_1", ref, "--json")
+BAD_REFS = {
+    "recipe_9": "UnknownRefError",
+    "recipe_2": "GoneRefError",
+    "gen_recipe_1": "UnknownDraftError",
+    str(KEYS[0]): "RawKeyError",
+    "": "UnknownRefError",
+    "\x1b[31m": "UnknownRefError",
+    "x" * 10_000: "UnknownRefError",
+}
 
-    assert (told.exit_code, told.stdout, coded.exit_code, coded.stdout) == (1, "", 1, "")
-    assert told.stderr.startswith("Error: ")
-    assert told.stderr.removesuffix("\n").isprintable()
-    error = json.loads(coded.stderr)["error"]
-    assert error["code"] == code
-    assert "a508000d" not in told.output + coded.output
+
+def test_one_bad_ref_refuses_all(engine: Engine) -> None:
+    """The error has neither keys of the other refs nor control characters."""
+    for ref, code in BAD_REFS.items():
+        text_ = run(engine, "resolve", "chat-7", "recipe_1", ref)
+        json_ = run(engine, "resolve", "chat-7", "recipe_1", ref, "--json")
+
+        assert (text_.exit_code, text_.stdout, json_.exit_code, json_.stdout) == (1, "", 1, "")
+        assert text_.stderr.startswith("Error: ")
+        assert text_.stderr.removesuffix("\n").isprintable()
+        assert (ref, json.loads(json_.stderr)["error"]["code"]) == (ref, code)
+        assert "a508000d" not in text_.output + json_.output
 
 
 @pytest.mark.parametrize("command", ["show", "resolve", "export", "fork", "forget"])
-@pytest.mark.parametrize("id_", ["nonesuch", "", "x" * 10_000, "a\x1b[31mb", "\udcff"])
-def test_a_conversation_that_is_not_there_is_told_on_one_line(
-    engine: Engine, command: str, id_: str
-) -> None:
-    """Whatever was given for its id, and also in JSON."""
+def test_an_unknown_conversation_is_one_line(engine: Engine, command: str) -> None:
+    """Whatever its id, and also in JSON."""
     rest = {"resolve": ["recipe_1"], "fork": ["new"], "forget": ["--yes"]}.get(command, [])
+    for id_ in ("nonesuch", "", "x" * 10_000, "a\x1b[31mb", "\udcff"):
+        text_ = run(engine, command, id_, *rest)
+        json_ = run(engine, command, id_, *rest, "--json")
 
-    told = run(engine, command, id_, *rest)
-    coded = run(engine, command, id_, *rest, "--json")
-
-    assert (told.exit_code, told.stdout) == (1, "")
-    assert told.stderr.count("\n") == 1
-    assert len(told.stderr) < 300
-    assert told.stderr.removesuffix("\n").isprintable()
-    code = "UnknownConversationError" if id_ == "nonesuch" else "ConversationIdError"
-    assert json.loads(coded.stderr)["error"]["code"] == code
+        assert (id_, text_.exit_code, text_.stdout) == (id_, 1, "")
+        assert text_.stderr.count("\n") == 1
+        assert len(text_.stderr) < 300
+        assert text_.stderr.removesuffix("\n").isprintable()
+        code = "UnknownConversationError" if id_ == "nonesuch" else "ConversationIdError"
+        assert json.loads(json_.stderr)["error"]["code"] == code
 
 
 def test_what_others_wrote_into_the_tables_does_nothing_to_a_terminal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,40 +76,37 @@ def changed(**values: Any) -> str:
     return json.dumps(export | {"refs": [{"ref": "recipe_1", "key": "int:7"}]} | values)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("", "the file is not JSON"),
-        ("{'format'", "the file is not JSON"),
-        ("[" * 100_000, "the file is not JSON"),
-        ("9" * 10_000, "the file is not JSON"),
-        ("\udcff", "the file is not JSON"),
-        ("[]", "this is not a conversation that alfred_refs exported"),
-        ('{"format": "theirs"}', "this is not a conversation that alfred_refs exported"),
-        (changed(version=5), "the conversation was exported in version 5 of the format"),
-        (changed(turn="a508000d"), "the export has a value that cannot be read: turn"),
-        (changed(a508000d=1), "the export has a field that is not known: (unnamed)"),
-        (changed(id="\x1b"), "a conversation's id is empty, too long or has control characters"),
-        (changed(id=""), "a conversation's id is empty, too long or has control characters"),
-        (changed(id="chat-8"), "conversation 'chat-8' cannot be made, because its id is taken"),
-    ],
-)
-def test_what_is_no_export_is_refused(
-    engine: Engine, registry: RefRegistry, given: str, said: str
-) -> None:
-    """On one line, without what may be a key, and nothing is made."""
+NOT_AN_EXPORT = {
+    "": "the file is not JSON",
+    "{'format'": "the file is not JSON",
+    "[" * 100_000: "the file is not JSON",
+    "9" * 10_000: "the file is not JSON",
+    "\udcff": "the file is not JSON",
+    "[]": "this is not a conversation that alfred_refs exported",
+    '{"format": "theirs"}': "this is not a conversation that alfred_refs exported",
+    changed(version=5): "the conversation was exported in version 5 of the format",
+    changed(turn="a508000d"): "the export has a value that cannot be read: turn",
+    changed(a508000d=1): "the export has a field that is not known: (unnamed)",
+    changed(id="\x1b"): "a conversation's id is empty, too long or has control characters",
+    changed(id=""): "a conversation's id is empty, too long or has control characters",
+    changed(id="chat-8"): "conversation 'chat-8' cannot be made, because its id is taken",
+}
+
+
+def test_invalid_exports_are_refused(engine: Engine, registry: RefRegistry) -> None:
+    """The error is one line without a possible key, and nothing is created."""
     url = engine.url.render_as_string(hide_password=False)
     arguments = ["import", "--url", url]
-    data = given.encode("utf-8", "surrogateescape")
+    for content, message in NOT_AN_EXPORT.items():
+        data = content.encode("utf-8", "surrogateescape")
+        text_ = CliRunner().invoke(alfred_refs, arguments, input=data)
+        json_ = CliRunner().invoke(alfred_refs, [*arguments, "--json"], input=data)
 
-    told = CliRunner().invoke(alfred_refs, arguments, input=data)
-    coded = CliRunner().invoke(alfred_refs, [*arguments, "--json"], input=data)
-
-    assert (told.exit_code, told.stdout, coded.exit_code, coded.stdout) == (1, "", 1, "")
-    assert told.stderr.startswith(f"Error: {said}")
-    assert told.stderr.count("\n") == 1
-    assert "a508000d" not in told.stderr
-    assert json.loads(coded.stderr)["error"]["message"].startswith(said)
+        assert (text_.exit_code, text_.stdout, json_.exit_code, json_.stdout) == (1, "", 1, "")
+        assert text_.stderr.startswith(f"Error: {message}")
+        assert text_.stderr.count("\n") == 1
+        assert "a508000d" not in text_.stderr
+        assert json.loads(json_.stderr)["error"]["message"].startswith(message)
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 
@@ -131,32 +129,25 @@ def test_a_fork_goes_on_by_itself(engine: Engine, registry: RefRegistry) -> None
     )
 
 
-@pytest.mark.parametrize("id_", ["chat-8", "", "x" * 10_000, "a\x1bb"])
-def test_a_fork_needs_an_id_of_its_own(engine: Engine, registry: RefRegistry, id_: str) -> None:
-    """One that is taken, or none at all, is refused on one line, and nothing is made."""
-    result = run(engine, "fork", "chat-7", id_)
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.removesuffix("\n").isprintable()
+def test_a_fork_needs_an_id_of_its_own(engine: Engine, registry: RefRegistry) -> None:
+    """One that is taken or invalid is refused on one line, and nothing is created."""
+    for id_ in ("chat-8", "", "x" * 10_000, "a\x1bb"):
+        result = run(engine, "fork", "chat-7", id_)
+        assert (id_, result.exit_code, result.stdout) == (id_, 1, "")
+        assert result.stderr.count("\n") == 1
+        assert result.stderr.removesuffix("\n").isprintable()
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "exit_code", "left"),
-    [("y\n", 0, ["chat-1", "chat-8"]), ("n\n", 1, None), ("\n", 1, None), ("", 1, None)],
-)
-def test_forgetting_is_asked_for(
-    engine: Engine, registry: RefRegistry, answer: str, exit_code: int, left: list[str] | None
-) -> None:
-    """On standard error, and only a yes will do."""
-    result = run(engine, "forget", "chat-7", "--json", input=answer)
-
-    assert result.exit_code == exit_code
-    assert result.stderr.startswith("Forget 'chat-7' of owner 'ann', with 4 refs? [y/N]: ")
-    assert ids(registry) == (left or ["chat-1", "chat-7", "chat-8"])
-    if exit_code == 0:
-        assert json.loads(result.stdout)["id"] == "chat-7"
+def test_forgetting_needs_a_confirmation(engine: Engine, registry: RefRegistry) -> None:
+    """The question is on standard error, and only yes is a confirmation."""
+    for answer, exit_code in (("n\n", 1), ("\n", 1), ("", 1), ("y\n", 0)):
+        assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
+        result = run(engine, "forget", "chat-7", "--json", input=answer)
+        assert (answer, result.exit_code) == (answer, exit_code)
+        assert result.stderr.startswith("Forget 'chat-7' of owner 'ann', with 4 refs? [y/N]: ")
+    assert json.loads(result.stdout)["id"] == "chat-7"
+    assert ids(registry) == ["chat-1", "chat-8"]
 
 
 def test_what_is_forgotten_is_not_there(engine: Engine, registry: RefRegistry) -> None:
@@ -385,18 +376,20 @@ def test_what_is_unused_is_pruned(engine: Engine, registry: RefRegistry) -> None
     assert ids(registry) == ["chat-7"]
 
 
-@pytest.mark.parametrize(
-    "age", ["0d", "-1d", "+1d", "90", "d", "90m", "1.5d", "90 days", "", "36501d", "9" * 99 + "d"]
-)
-@pytest.mark.parametrize("command", ["prune", "list"])
-def test_what_is_no_age_is_misuse(
-    engine: Engine, registry: RefRegistry, command: str, age: str
-) -> None:
-    """Nothing is forgotten for want of a unit, or of a minus sign too many."""
-    result = run(engine, command, f"--older-than={age}")
+INVALID_AGES = [
+    *["0d", "-1d", "+1d", "90", "d", "90m", "1.5d", "36501d"],
+    "90 days",
+    "",
+    "9" * 99 + "d",
+]
 
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "is not an age; write 12h, 90d or 2w" in result.stderr
+
+def test_an_invalid_age_is_misuse(engine: Engine, registry: RefRegistry) -> None:
+    """Nothing is forgotten because of a missing unit or a wrong sign."""
+    for command, age in product(("prune", "list"), INVALID_AGES):
+        result = run(engine, command, f"--older-than={age}")
+        assert (age, result.exit_code, result.stdout) == (age, 2, "")
+        assert "is not an age; write 12h, 90d or 2w" in result.stderr
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 

@@ -6,18 +6,34 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
-from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
+from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
 from tests.positions.models import Base, Exercise, Note, Week, Workout
 
 
+@pytest.fixture(scope="session")
+def gym_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+    """Databases with the tables of these tests and the registry's."""
+
+    def prepare(url: str) -> None:
+        with connected(url) as connection:
+            Base.metadata.create_all(connection)
+            PostgresStore(connection.engine).create_tables()
+
+    with databases_prepared(administration, prepare) as databases:
+        yield databases
+
+
 @pytest.fixture
-def gym(engine: Engine) -> Engine:
-    """An engine on a database with the tables."""
-    Base.metadata.create_all(engine)
-    return engine
+def gym(gym_databases: PreparedDatabases) -> Iterator[Engine]:
+    """An engine on a database with the tables, which are empty."""
+    with gym_databases.lent() as url:
+        engine = create_engine(url)
+        yield engine
+        engine.dispose()
 
 
 @pytest.fixture
@@ -38,9 +54,7 @@ def week(gym: Engine) -> uuid.UUID:
 @pytest.fixture
 def chat(gym: Engine) -> Conversation:
     """A conversation of a registry in the same database."""
-    registry = RefRegistry(gym)
-    registry.create_tables()
-    return registry.conversation("gym")
+    return RefRegistry(gym).conversation("gym")
 
 
 @pytest.fixture

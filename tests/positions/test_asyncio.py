@@ -21,8 +21,6 @@ async def test_run_sync_previews_and_applies(gym: Engine, week: uuid.UUID, drive
     """It gives a list the session that the asynchronous one has; and waits for it."""
     engine = create_async_engine(gym.url.set(drivername=f"postgresql+{driver}"))
     registry = RefRegistry(engine)
-    async with engine.begin() as connection:
-        await connection.run_sync(registry.metadata.create_all)
     edits: list[Edit] = [Remove([3]), Move([1, 2], [2, 1]), Modify([2, 1, 1], {"reps": 12})]
     chat = registry.conversation("gym")
     async with AsyncRefSession(engine, conversation=chat, expire_on_commit=False) as session:
