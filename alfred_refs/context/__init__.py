@@ -1,8 +1,7 @@
-"""What a model is told of its conversation: rows at hand, what became of them, what was said.
+"""Prompts from a conversation: rows at hand, what became of them, what users and models said.
 
-A conversation remembers what was done with the rows of its refs, and what the model saw of them,
-for sessions that say by whom they work. A `Context` makes prompts of that, hears what users
-write, and words replies for them.
+A conversation records which rows were used, and what a model saw of them, in sessions that have
+`by`. A `Context` makes prompts of that, reads users' text, and words replies for them.
 
 ```python
 with sessions(conversation=chat, by="model") as session:
@@ -13,14 +12,18 @@ print(context.render("act"))
 #   {"id": "recipe_1", "name": "Thai Curry", "minutes": 30}
 ```
 
-The way of a prompt: `windows` selects of what the store has noted, `views` makes data of it,
-`rendering` Markdown; `prompts` has the table of parts, `decisions` what may be answered,
-`templating` the fixed texts. `mentions` finds what a user points at, `mention_rows` looks
-them up, and `replies` puts names in the place of refs. `auditing` looks for keys in logs, and
-`pytest_plugin` for those that a test shows.
+| module | contents |
+| --- | --- |
+| `context` | `Context`, the entry point |
+| `views` | selecting rows, views as data, rendering to Markdown |
+| `prompts` | the parts of a prompt, and templates of fixed text |
+| `decisions` | types of structured output |
+| `mentions` | mentions in users' text, and names in replies |
+| `auditing` | finding keys in text and logs |
+| `pytest_plugin` | a fixture that finds keys in tests |
 
-Each name is imported when it is first asked for: every run of pytest imports the plugin, and
-needs neither SQLAlchemy nor pydantic for it.
+Names are imported on first use: every run of pytest imports this package for the plugin, and must
+not import SQLAlchemy and pydantic for it.
 """
 
 from importlib import import_module

@@ -1,15 +1,14 @@
-"""Search for keys in logs.
+"""Find keys in text, JSON values and logs.
 
-Look for keys in what a model was told: prompts, answers of tools, logs of both.
+>>> find_keys({"rows": [{"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"}]})
+[FoundKey(start=0, end=36, kind='whole')]
+>>> [finding.line for finding in audit_log(["recipe_1", "see ..c69607bb"])]
+[2]
 
-Values or lines of a log come in; out comes where there is a key, masked. For tests of an
-application, and for logs of conversations that are over; what is about to be sent is for
-`Conversation.scrub`.
-
-```python
-find_keys({"rows": [{"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"}]})
-# [FoundKey(start=0, end=36, kind='whole')]
-```
+`find_keys` is for tests of an application, `audit_log` for `alfred-refs audit`. UUIDs are found in
+any spelling, also if they are truncated or split by Markdown; integers are not, because any number
+may be one. Text that is about to be sent is `Conversation.scrub`'s task, which also knows the keys
+of the conversation.
 """
 
 from __future__ import annotations

@@ -1,24 +1,27 @@
-"""Context: render a prompt, hear a user, word a reply.
+"""`Context`: make prompts of a conversation, read users' text, and word replies.
 
-What steps and calls have left, as lines of a prompt.
+>>> context = Context(chat, toolset=toolset)
+>>> text = context.heard(session, "double recipe_1, please")
+>>> prompt = context.prompt(Step("read", "find the recipe"), exchanges=[Exchange(text)])
+>>> "recipe_1" in prompt.user
+True
+>>> "".join(context.with_names(["Today there is recipe_1."]))
+'Today there is Soup.'
 
-What was kept of a step comes in, or a call with its answer; a line goes out. Rows of an answer
-that the prompt tells of anyhow stand there as their refs alone: nothing is said twice.
+| method | input | output |
+| --- | --- | --- |
+| `heard` | a user's text with mentions | the text with refs; the mentions are noted as activity |
+| `view`, `render` | an audience and a budget | the rows at hand, as data or as Markdown |
+| `prompt` | a `Step`, exchanges, calls | a `Prompt`, with the type of the decision |
+| `done` | a step and its decision | the refs of drafts that the decision contained |
+| `with_names`, `names` | a reply | the reply with labels in place of refs |
 
-What a conversation remembers, for a model that is asked the next thing.
+A `Context` keeps no state: everything is stored in the conversation, so one may be made for each
+request. The text of prompts is in `prompts`, the format of rows in `views`, that of mentions and
+replies in `mentions`. Results of earlier steps and of calls become lines of the prompt here; a row
+that the prompt shows with its data is only a ref in them, and long results are truncated.
 
-A `Context` is made for each piece of work in a conversation; it keeps nothing itself. Refs stand
-for keys wherever it tells of rows.
-
-```python
-context = Context(chat, toolset=toolset)
-said = context.heard(session, "cook @[Thai Curry](recipe:a508000d-9b55-40f0-8886-dbdd88bd2de2)")
-step = Step("read", "find what goes with it")
-prompt = context.prompt(step, exchanges=[Exchange(said)])
-decision = prompt.decision.model_validate_json(model(prompt.system, prompt.user))
-context.done(step, decision)
-"".join(context.with_names(reply))
-```
+It calls no model. Keys in exchanges, calls and results are replaced before they are in a prompt.
 """
 
 from __future__ import annotations

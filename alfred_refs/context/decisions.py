@@ -1,20 +1,27 @@
-"""Decision types for structured output.
+"""Decision types: pydantic models for the structured output of a step.
 
-What a step of an agent may answer: one pydantic type for each type of step.
+>>> Decision = decision_type("read", toolset)
+>>> call = {"action": "tool_call", "tool": "db_read", "params": {"table": "recipes"}}
+>>> Decision.model_validate(call).root.tool
+'db_read'
+>>> Decision.model_validate({"action": "ask_user", "question": "which week?"}).root.question
+'which week?'
 
-A model's JSON comes in, a checked decision goes out. Which actions there are depends on the step:
-one that analyses or generates calls no tools. Each action has exactly its own fields, and a call
-of a tool is checked by the tool's own arguments, so that what cannot be done fails here, where the
-model made it, and not a step later.
+Which actions a decision may have depends on the type of the step:
 
-```python
-Decision = decision_type("read", toolset)
-Decision.model_validate({"action": "tool_call", "tool": "db_read", "params": {"table": "recipes"}})
-Decision.model_validate({"action": "ask_user", "question": "which week?"}).root.question
-```
+| step | actions |
+| --- | --- |
+| `read` | `tool_call` of `db_read` and of the toolset's own tools that only read |
+| `write` | `tool_call` of all tools |
+| `generate` | `step_complete` with drafts |
+| all | `step_complete`, `ask_user`, `blocked`, `fail` |
 
-Each is a type that agent frameworks take for what an agent returns: the whole, or its
-`choices`, one class for each action.
+Each action is a model of its own with exactly its fields, and the parameters of a call are
+validated by the tool's arguments. So an invalid decision fails where the model made it, not one
+step later. Agent frameworks accept the type as an output type: as a whole, or its `choices`, one
+model per action.
+
+Refs in a decision are not resolved here; a tool does that when it is called.
 """
 
 from __future__ import annotations

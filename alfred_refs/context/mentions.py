@@ -1,44 +1,30 @@
-"""Mentions in user text and replies: names to refs and back.
+"""Mentions in users' text, and names in replies: from names to refs and back.
 
-Mentions: rows that a user points at in a user interface, which writes their keys.
+**Mentions.** A user interface writes `@[label](entity:key)` for a row that the user picked from a
+list. `mentions_in` finds them (pure), also in code; text that only looks like one, such as
+`@[me](https://example.org)`, is left alone. `MentionedRows` looks the rows up in a session, hence
+among those that its owner can see, and returns their refs.
 
-Text with `@[Thai Curry](recipe:a508000d-9b55-40f0-8886-dbdd88bd2de2)` comes in, as a user
-interface makes it of what the user picks from a list. Each mention is found here, and taken apart;
-a ref takes its place before a model or the history sees the text. Mentions count anywhere, in code
-too: a key is a key. Text that only looks like one, such as `@[me](https://example.org)`, stays.
-Pure: nothing is looked up.
+>>> [mention] = mentions_in("cook @[Curry [hot]](recipe:1) now", {"recipe"})
+>>> mention.label, mention.entity
+('Curry [hot]', 'recipe')
 
-```python
-[found] = mentions_in("cook @[Curry [hot]](recipe:1) now", {"recipe"})
-found.label, found.entity  # 'Curry [hot]', 'recipe'
-```
+**Names.** `Names` replaces refs in a reply by the labels of their rows. It works on a stream: the
+result is the same however the text is cut into chunks. At most the length of the longest ref and
+one character are held back.
 
-The rows that a user has mentioned, looked up among those that their session can see.
+>>> names = Names(lambda refs: {"recipe_3": "Thai Curry"}, longest=20)
+>>> [*names.of(["I put reci", "pe_3's sauce", " on the list."])]
+['I put ', "Thai Curry's ", 'sauce on the ', 'list.']
 
-```python
-MentionedRows(chat, session, toolset).of(mentions_in(text, entities))  # ['recipe_3']
-```
+A ref is replaced if it is a word: in prose, lists, code, emphasis and the text of links, before a
+possessive, and with its underscores escaped as in Markdown. It is not replaced inside an address,
+which a name would break:
 
-Names in place of refs, for the user who reads what a model has written.
-
-A reply comes in, whole or in chunks cut anywhere; out comes the same with `Thai Curry` where it
-had `recipe_3`. A ref counts where it stands by itself: in prose, lists, code, emphasis and the
-text of links, before a possessive, with its underscores escaped as Markdown has it; not inside a
-longer word, and not inside an address, which a name would break:
-
-- where it is joined to more by one of `/ # ? = & : .`, as in `/recipes/recipe_3`, `app:recipe_3`,
-  `recipe_3.pdf`; what joins ends at white space, brackets, quotes and signs that no URL has;
-- in the target of a Markdown link, from `](` to `)`, and in what is quoted after `=`, as the
-  attributes of HTML are.
-
-However a text is cut, the result is the same: at most the length of the longest ref, and a
-character, is held back until it is clear where a word ends.
-
-```python
-replies = Names(lambda refs: {"recipe_3": "Thai Curry"}, longest=20)
-[*replies.of(["I put reci", "pe_3's sauce", " on the list."])]
-# ['I put ', "Thai Curry's sauce", ' on the list.']
-```
+- next to one of `/ # ? = & : .` and more text, as in `/recipes/recipe_3`, `app:recipe_3` and
+  `recipe_3.pdf`; white space, brackets, quotes and signs that no URL has end an address;
+- in the target of a Markdown link, from `](` to `)`, and in quotes after `=`, as in attributes of
+  HTML.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
-"""Prompts: parts, templates (jinja2 when used).
+"""The prompt of one step: its parts, their order, and the templates of fixed text.
 
-The fixed texts of prompts: Markdown templates, any of which an application may replace.
+    prompt = context.prompt(Step("write", "save the menu", number=2, of=4), exchanges=[...])
+    answer = model(system=prompt.system, user=prompt.user)
+    decision = prompt.decision.model_validate_json(answer)
 
-```python
-Templates("prompts/").text("base")  # prompts/base.md, or ours where there is none
-```
+The application passes a `Step`, and `Exchange`, `Called` and `Item` objects. `Material` has all
+that a prompt is made of, and `Prompt` is the result. The table `PARTS` defines the order of the
+fifteen parts, and the types of step that each is for. Parts that never change come first and those
+that change in every step last, because providers cache prompts by their prefix.
 
-Rendered by Jinja (`pip install alfred_refs[prompts]`); a name that a template is not given is an
-error, not an empty place.
+>>> [part.name for part in PARTS][:3]
+['header', 'guidance', 'status']
 
-The prompt of one step: fifteen parts in a fixed order, each for some types of step.
+`Templates` reads the fixed texts, Markdown rendered by Jinja (`pip install alfred_refs[prompts]`).
+An application replaces any of them by a file of the same name in its own directory:
 
-A `Step` and what the conversation knows come in, a `Prompt` goes out. The table `PARTS` is the
-whole arrangement: which part comes after which, and for which steps. What never changes comes
-first, and what changes from step to step last, within a part too, as far as the order allows: a
-provider's cache of prompts is hit as far as two prompts begin alike.
+>>> Templates().text("read") != ""
+True
 
-```python
-prompt = context.prompt(Step("write", "save the menu", number=2, of=4), exchanges=[...])
-answer = model(system=prompt.system, user=prompt.user)
-decision = prompt.decision.model_validate_json(answer)
-```
+A template with an unknown variable is an error and not an empty place.
 """
 
 from __future__ import annotations

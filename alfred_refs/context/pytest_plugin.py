@@ -1,14 +1,13 @@
-"""pytest plugin (entry point).
+"""pytest plugin: a fixture that fails a test if a key reaches a model.
 
-A fixture for the tests of an application: no key may reach a model.
+    def test_the_agent_shows_no_key(no_keys):
+        prompt = make_prompt()
+        no_keys.check(prompt)  # fails and shows where; logged text is checked at the end
 
-Installed with the package, for pytest finds it by itself.
+>>> NoKeys().check("recipe_1", {"rows": [{"id": "recipe_2"}]})
 
-```python
-def test_the_agent_shows_no_key(no_keys):
-    prompt = make_prompt()
-    no_keys.check(prompt)  # fails, and says where; what was logged is checked at the end
-```
+pytest loads it by an entry point of the package, in every run; so it imports nothing at the top
+that is slow.
 """
 
 from __future__ import annotations

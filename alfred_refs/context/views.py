@@ -1,34 +1,25 @@
-"""Views of the activity: windows, entities, Markdown.
+"""What a prompt shows of a conversation: selecting rows, views as data, rendering to Markdown.
 
-What of a conversation a prompt tells: the rows of the last turns, and what is retained.
+>>> from alfred_refs.context import Context
+>>> record = chat.activity(3)
+>>> selection = select_entries(record, Window(active=3))  # the current turn and the two before
+>>> view = view_of(selection, chat.drafts(), data=True)
+>>> print(render_view(view, "think"))
+Nothing yet.
+<BLANKLINE>
+Known beside, not listed: 2 line, 2 recipe.
 
-What the store has noted comes in; out comes which rows are active, with what the model saw of
-them, which are retained as names alone, and how many there are beside. Pure.
+1. `select_entries` takes the activity that the store recorded, and a `Window`: rows used in the
+   last turns are active and shown with the data that the model has seen; retained rows are shown
+   by name; of the others only the number is shown.
+2. `view_of` builds a `ContextView`: pydantic models with a JSON schema, for applications with a
+   format of their own. Everything in them is in refs.
+3. `render_view` formats a view as Markdown, one line per row. `fit_view` does so within a budget,
+   rows of the last turns first, and states how many were left out.
 
-```python
-Window(active=3)  # the current turn and the two before
-```
-
-What a prompt tells of a conversation, as data: for applications that format it themselves.
-
-Plain pydantic models, with a JSON schema of their own; everything in them is in refs.
-
-```python
-view = context.view("act")
-view.active[0].ref, view.active[0].label, view.active[0].status  # 'recipe_1', 'Curry', 'read'
-```
-
-What a prompt tells of a conversation, as Markdown: one line a row, names and data as JSON.
-
-A `ContextView` comes in, text goes out. What users wrote stands in quotes, with whatever could end
-a line, a fence or a tag escaped: nothing in it can change the structure around it. Within a budget
-the rows of the last turns come first; how many are left out is said. Pure.
-
-```python
-print(rendered(view, "act"))
-# - recipe_1 "Thai Curry" (read in turn 2)
-#   {"minutes": 30}
-```
+Labels and data are text of users. They are quoted, with every character escaped that could end a
+line, a fence or a tag, so that they cannot change the structure of the prompt. All functions here
+are pure; the values shown are those that the model saw, which may have changed since.
 """
 
 from __future__ import annotations

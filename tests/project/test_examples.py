@@ -26,7 +26,7 @@ pytestmark = pytest.mark.once
 # the wings whose modules each open with an example; a door shows its modules instead
 WINGS = {
     *("sqla", "mapping", "owners", "store", "statements"),
-    *("conversation", "session", "positions", "integrations", "cli", "tools"),
+    *("conversation", "session", "positions", "context", "integrations", "cli", "tools"),
 }
 MODULES = [
     found.name
