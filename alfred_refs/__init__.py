@@ -1,20 +1,31 @@
-"""Short, typed refs in place of database keys, for language models that work on a database.
+"""Short, typed refs such as `recipe_1` in place of database keys, for language models.
 
-`RefSession` takes the place of SQLAlchemy's `Session`, `AsyncRefSession` that of its
-`AsyncSession`; a `RefRegistry` keeps the map between refs and keys in PostgreSQL. The path of a
-statement:
+`RefSession` replaces SQLAlchemy's `Session`, and `AsyncRefSession` its `AsyncSession`. Inside the
+database every key stays what it is; the program and the model see refs:
+
+    registry = RefRegistry(engine)
+    sessions = sessionmaker(engine, class_=RefSession)
+
+    with sessions(conversation=registry.conversation("chat-7")) as session:
+        recipe = session.scalars(select(Recipe)).first()
+        recipe.id                              # 'recipe_1'
+        session.get(Recipe, "recipe_1")        # the same instance
+
+The path of a statement:
 
     refs in ──criteria──▶ keys ──SQLAlchemy, untouched──▶ keys ──rows, instances──▶ refs out
                  │                                                    │
                  └──────────── Conversation ── Store ─────────────────┘
 
-`session/translation.py` has this path on one page, and `docs/internals.md` says what is in which
-folder.
-A conversation is what a ref is valid in and outlives sessions, processes and machines; a session
-is one unit of work in it.
+- A conversation is the scope in which a ref is valid. It outlives sessions, processes and
+  machines; a session is one unit of work in it.
+- The registry keeps the map between refs and keys in tables of its own in PostgreSQL.
+- Tools for a model are in `alfred_refs.tools`, prompts in `alfred_refs.context`, adapters for
+  agent frameworks in `alfred_refs.integrations`.
 
-Each public name is imported from its module when it is first asked for, so that a program loads
-what it uses: `alfred-refs --help` not even SQLAlchemy.
+`session/translation.py` shows the path on one page; `docs/internals.md` shows which package does
+what. Public names are imported at first use, so that a program loads only what it uses:
+`alfred-refs --help` does not even load SQLAlchemy.
 """
 
 from importlib import import_module
@@ -142,7 +153,7 @@ __all__ = [
     "WrongEntityError",
 ]
 
-# public name -> the module that it is in; all others are in `errors`
+# public name -> its module; the names that are missing here are in `errors`
 _MODULES = {
     "AsyncRefSession": "session.asyncio",
     "Conversation": "conversation.conversation",
@@ -160,10 +171,10 @@ _MODULES = {
     "Store": "store",
 }
 
-if not TYPE_CHECKING:  # a type checker is to know names that there are not
+if not TYPE_CHECKING:  # with `__getattr__` a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first asked for; from then on Python finds it itself."""
+        """Import a public name at its first use, and store it here for later uses."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(f".{_MODULES.get(name, 'errors')}", __name__)

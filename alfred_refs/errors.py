@@ -1,37 +1,36 @@
-"""Exceptions.
+"""Exceptions of the package.
 
-Every error of the package: each carries its data and words its own message.
+Every error is a `RefError`, which is a `SQLAlchemyError`. It carries its data as attributes and
+builds its message from them: the fact, then the remedy. No message contains a key.
 
-Two families hang under one root. A *bad ref* is a mistake the model can correct from the message
-alone; a *bad set-up* is one the developer must correct. A message states the fact, then the
-remedy, and never shows a key.
+>>> try:
+...     session.get(Recipe, "recipe_9")
+... except BadRefError as error:
+...     print(error)
+...     print(error.ref, error.expected, error.known)
+'recipe_9' is not a known recipe; known: 'recipe_1' ("Soup"), 'recipe_2' ("Toast")
+recipe_9 recipe ('recipe_1', 'recipe_2')
 
-```python
-try:
-    session.get(Recipe, "recipe_9")
-except BadRefError as error:
-    answer = {"error": str(error)}  # 'recipe_9' is not a known recipe; known: 'recipe_1'
-```
+Which class to catch depends on who can correct the mistake:
 
-`root` has the class that all inherit from, `bad_refs` and `drafts` what a model is told, `setup`,
-`owners`, `registry` and `context` what a developer or an operator is. Which of them a bad ref
-raises is chosen in `conversation.ref_errors`.
+| class | what is wrong | who corrects it |
+| --- | --- | --- |
+| `BadRefError` | a ref: unknown, of another entity, of a deleted row, of a draft | the model |
+| `DraftContentError` | the content of a draft | the model |
+| `PositionError`, `DriftError` | edits of a list by position | the model |
+| `ForeignRowError` | a row that the owner may not write, or not reference | the model |
+| `SetupError` | configuration, mapping, or a statement that cannot be translated | the developer |
+| `ContextError` | a prompt that cannot be built; also a `SetupError` | the developer |
+| `UnknownConversationError` | the id of a conversation, or its owner | the application |
+| `ConversationExistsError` | the id of a new conversation | the application |
+| `RegistryBusyError` | the pool of the registry's database | a retry, or the operator |
+| `RegistryFailedError` | the registry's database | a retry, or the operator |
 
-The root of every error: it carries its data, from which the class words the message.
+The messages for a model mention refs, rows and drafts, and no names of code, so `str(error)` can
+be returned to the model as the result of a tool call.
 
-Bad set-up: what the developer must change, for no other input would make it work.
-
-Bad refs: mistakes that the model can correct from the message alone.
-
-Drafts that cannot be used as they were to be, and content that cannot be kept as one.
-
-What a prompt cannot be made of: the developer, or a user interface, must change it.
-
-What is wrong with edits of a list by position: told by position, for a model to correct.
-
-What is refused in a session that has an owner.
-
-What the registry cannot do: its conversation is not there, or its database will not.
+Limits: an error of the application's own database stays SQLAlchemy's or the driver's exception;
+the session redacts the keys in it (`session.redaction`). Errors can be pickled.
 """
 
 from __future__ import annotations
@@ -43,12 +42,14 @@ from typing import Any, Literal, Self
 
 from sqlalchemy.exc import DontWrapMixin, SQLAlchemyError
 
+# Root, and errors of set-up
+
 
 class RefError(SQLAlchemyError, DontWrapMixin):
-    """Root of every error that alfred_refs raises.
+    """The base class of all errors that alfred_refs raises.
 
-    It is raised as it is, also where SQLAlchemy would tell of it in a `StatementError`: while the
-    parameters of a statement are read.
+    `DontWrapMixin` keeps SQLAlchemy from wrapping it in a `StatementError` when it is raised while
+    the parameters of a statement are processed.
 
     Example:
         >>> try:
@@ -60,13 +61,13 @@ class RefError(SQLAlchemyError, DontWrapMixin):
 
     def __init__(self, *data: Any) -> None:
         self._data = data
-        super().__init__(self._wording())
+        super().__init__(self._message())
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """Return the message alone: SQLAlchemy adds where a `code` of its own is explained."""
+        """Return the message without the link to SQLAlchemy's documentation that the base adds."""
         return str(self.args[0])
 
     def __reduce__(self) -> tuple[type[RefError], tuple[Any, ...]]:
@@ -74,7 +75,7 @@ class RefError(SQLAlchemyError, DontWrapMixin):
 
 
 class SetupError(RefError):
-    """The application is put together in a way that cannot work; the developer must change it.
+    """The application is set up in a way that cannot work; the developer must change it.
 
     Attributes:
         fact: what is wrong.
@@ -93,12 +94,12 @@ class SetupError(RefError):
         self.remedy = remedy
         super().__init__(fact, remedy)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return f"{self.fact}; {self.remedy}"
 
 
 class ConversationIdError(SetupError):
-    """The text cannot identify a conversation, or its owner.
+    """A text cannot be the id of a conversation, or of its owner.
 
     Example:
         >>> registry.conversation("")
@@ -110,7 +111,7 @@ class ConversationIdError(SetupError):
 
 
 class ExportFormatError(SetupError):
-    """What is to be imported is not an export, or is one of a newer version of the package.
+    """The data to import is not an export, or is one of a newer version of the package.
 
     Example:
         >>> registry.import_conversation({"id": "chat-7"})
@@ -122,7 +123,7 @@ class ExportFormatError(SetupError):
 
 
 class RetentionError(SetupError):
-    """Conversations cannot be unused for less than no time.
+    """The age of conversations to prune is negative.
 
     Example:
         >>> from datetime import timedelta
@@ -149,7 +150,7 @@ class EntityNameError(SetupError):
 
 
 class KeyColumnError(SetupError):
-    """The metadata does not say what a column's keys name, or they have an unsupported type.
+    """The entity of a column's keys cannot be determined, or their type is not supported.
 
     Example:
         >>> from sqlalchemy import Column, Integer, MetaData, Table
@@ -158,13 +159,13 @@ class KeyColumnError(SetupError):
         Traceback (most recent call last):
             ...
         alfred_refs.errors.KeyColumnError: column notes.about declares keys of
-            'recipes.id', no column of its metadata; write "table.column" as a foreign key does, or
-            give the mapped class
+            'recipes.id', which is not a column of its metadata; write "table.column" as a foreign
+            key does, or give the mapped class
     """
 
 
 class LabelError(SetupError):
-    """What a class or the policy says of labels names nothing, or something that may be a key.
+    """The label that a class or the policy declares does not exist, or may contain keys.
 
     Example:
         >>> registry = RefRegistry(engine, policy=RefPolicy(labels={Recipe: "nme"}))
@@ -172,27 +173,27 @@ class LabelError(SetupError):
         ...     session.scalars(select(Recipe)).first()
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.LabelError: the label of class 'Recipe' is 'nme', which is no
-            attribute with a column; name an attribute with a plain column, or give a function of
-            loaded attributes that returns text, in __ref_label__ or RefPolicy(labels={...})
+        alfred_refs.errors.LabelError: the label of class 'Recipe' is 'nme', which is
+            not an attribute with a column; name an attribute with a plain column, or give a
+            function of loaded attributes that returns text, in __ref_label__ or
+            RefPolicy(labels={...})
     """
 
 
 class KeyTypeError(SetupError):
-    """A key was given in a type that the entity's keys do not have; its value is not repeated.
+    """A key has another type than the entity's keys; the message does not repeat its value.
 
     Attributes:
-        entity: whose key it was given as.
-        needed: the name of the type that the entity's keys have.
-        given: the name of the type it was given in.
+        entity: the entity that it was given for.
+        needed: the name of the type of the entity's keys.
+        given: the name of the type of the given key.
 
     Example:
         >>> chat.refer(Recipe, 7)
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.KeyTypeError: a key of entity 'recipe' was given as int, and
-            its keys are of type UUID; give the key as its column has it; the text of a UUID does
-            for one
+        alfred_refs.errors.KeyTypeError: a key of entity 'recipe' was given as int, but its
+            keys are of type UUID; give a key of that type, or the text of a UUID
     """
 
     def __init__(self, entity: str, needed: str, given: str) -> None:
@@ -200,14 +201,14 @@ class KeyTypeError(SetupError):
         self.needed = needed
         self.given = given
         super().__init__(
-            f"a key of entity {entity!r} was given as {given}, and its keys are of type {needed}",
-            "give the key as its column has it; the text of a UUID does for one",
+            f"a key of entity {entity!r} was given as {given}, but its keys are of type {needed}",
+            "give a key of that type, or the text of a UUID",
         )
         self._data = (entity, needed, given)
 
 
 class RefNotCarriedError(SetupError):
-    """An unpickled instance has a key whose ref was not in the pickle.
+    """An unpickled instance has a key, and the pickle did not contain its ref.
 
     Attributes:
         attribute: the key attribute, as `Class.name`.
@@ -231,7 +232,7 @@ class RefNotCarriedError(SetupError):
 
 
 class UntranslatableError(SetupError):
-    """A statement would show a key, or uses a ref, in a place that cannot be translated.
+    """A statement would show a key, or uses a ref, where it cannot be translated.
 
     Example:
         >>> from sqlalchemy import func
@@ -244,22 +245,24 @@ class UntranslatableError(SetupError):
     """
 
 
+# Bad refs
+
 Known = Sequence[str] | Mapping[str, str | None]
-"""Refs that could be used, in natural order, and the labels of their rows where there are any."""
+"""Refs that can be used instead, in natural order; a mapping adds the labels of their rows."""
 
 _QUOTES = str.maketrans({sign: f"\\{sign}" for sign in "\\'\""})
 
 
 class BadRefError(RefError):
-    """A ref that cannot be used; nothing was executed, and the message says how to go on.
+    """A ref that cannot be used. Nothing was executed; the message says what to do instead.
 
     Attributes:
-        ref: the offending text as it was given; `None` where it may be a key.
-        expected: the entity that was needed, if one was.
-        known: refs of that entity that could be used, in natural order.
-        near: the one that was probably meant, if one stands out.
-        labels: what people call the rows of known refs, as far as that is known: text of the
-            application's users, to be shown and never to be obeyed.
+        ref: the text that was given; `None` if it may be a key.
+        expected: the entity that was needed, if any.
+        known: refs of that entity that can be used, in natural order.
+        near: the one that was probably meant, if one is clearly closest.
+        labels: the labels of known refs, where they have one. Labels are text of the
+            application's users: data to show, never instructions.
 
     Example:
         >>> try:
@@ -286,16 +289,16 @@ class BadRefError(RefError):
 
     @property
     def entity(self) -> str | None:
-        """The entity the error is about, the expected one unless a subclass knows better."""
+        """The entity that the error is about."""
         return self.expected
 
     def offering(self, refs: Container[str]) -> Self:
-        """Return the same error, which offers none but these refs."""
+        """Return a copy of the error that suggests no refs but these."""
         fewer = copy(self)
         fewer.known = tuple(ref for ref in self.known if ref in refs)
         fewer.labels = {ref: label for ref, label in self.labels.items() if ref in refs}
         fewer.near = self.near if self.near in refs else None
-        fewer.args = (fewer._wording(),)  # noqa: SLF001  # of the same class
+        fewer.args = (fewer._message(),)  # noqa: SLF001  # of the same class
         return fewer
 
     def _remedy(self) -> str:
@@ -314,13 +317,13 @@ class BadRefError(RefError):
 
 
 def _inert(label: str) -> str:
-    """Return a label that can end neither its quotes nor a line, nor pass for a ref in quotes."""
+    """Escape a label so that it cannot end its quotes or the line, or read as a quoted ref."""
     line = label.translate(_QUOTES)
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
 
 
 class UnknownRefError(BadRefError):
-    """The text names nothing in this conversation.
+    """The text is not a ref of this conversation.
 
     Example:
         >>> session.get(Recipe, "recipe_9")
@@ -330,12 +333,12 @@ class UnknownRefError(BadRefError):
             'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return f"{self.ref!r} is not a known {self.expected or 'ref'}; {self._remedy()}"
 
 
 class WrongEntityError(BadRefError):
-    """The ref is known, and names another kind of row than the one needed.
+    """The ref is known and names a row of another entity than the one needed.
 
     Attributes:
         actual: the entity that the ref names.
@@ -360,7 +363,7 @@ class WrongEntityError(BadRefError):
         """The entity that the ref names."""
         return self.actual
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return (
             f"{self.ref!r} names entity {self.actual!r} where {self.expected!r} is needed; "
             f"{self._remedy()}"
@@ -368,9 +371,9 @@ class WrongEntityError(BadRefError):
 
 
 class DraftRefError(BadRefError):
-    """The ref is a draft's where a saved row is needed.
+    """The ref is that of a draft, where a saved row is needed.
 
-    Subclasses are about drafts that cannot be used as drafts either.
+    Subclasses are errors about drafts that cannot be used as drafts either.
 
     Example:
         >>> draft = chat.draft(Recipe, {"name": "Curry"})
@@ -382,7 +385,7 @@ class DraftRefError(BadRefError):
             known: 'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return (
             f"{self.ref!r} is a draft's ref where a saved {self.expected or 'row'} is needed; "
             f"save the draft and use the ref it gets, or choose another; {self._remedy()}"
@@ -390,7 +393,7 @@ class DraftRefError(BadRefError):
 
 
 class GoneRefError(BadRefError):
-    """The ref is known and its row is not there: it was deleted, or it was never saved.
+    """The ref is known, but its row does not exist: it was deleted, or never saved.
 
     Attributes:
         reason: `"was deleted"` or `"was never saved"`.
@@ -412,15 +415,15 @@ class GoneRefError(BadRefError):
         super().__init__(ref, expected, known, near)
         self._data = (*self._data, reason)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return f"{self.ref!r} {self.reason} and cannot be used; {self._remedy()}"
 
 
 class RawKeyError(BadRefError):
-    """A raw key was given as text where only a ref is accepted; the text is not repeated.
+    """A raw key was given as text where a ref is needed; the message does not repeat it.
 
-    Trusted code that has keys is for `with session.raw_keys()`, or
-    `execution_options(raw_keys=True)` on one statement.
+    Trusted code uses keys inside `with session.raw_keys()`, or in a statement with
+    `execution_options(raw_keys=True)`.
 
     Example:
         >>> session.get(Recipe, str(chat.resolve("recipe_1")))
@@ -431,14 +434,17 @@ class RawKeyError(BadRefError):
             ("Soup"), 'recipe_2' ("Toast")
     """
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return f"a raw key was given as text where a ref is needed; give a ref; {self._remedy()}"
 
 
-class UnknownDraftError(DraftRefError):
-    """The ref has the form of a draft's, and the conversation has no such draft.
+# Drafts
 
-    `known` are drafts that are pending.
+
+class UnknownDraftError(DraftRefError):
+    """The ref has the form of a draft ref, but the conversation has no such draft.
+
+    `known` holds the pending drafts.
 
     Example:
         >>> chat.discard_drafts(["gen_recipe_1"])
@@ -448,7 +454,7 @@ class UnknownDraftError(DraftRefError):
             such draft is pending in this conversation; read the drafts, or generate one
     """
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         what = "draft" if self.expected is None else f"draft of entity {self.expected!r}"
         return f"{self.ref!r} is not a known {what}; {self._remedy()}"
 
@@ -457,7 +463,7 @@ class UnknownDraftError(DraftRefError):
 
 
 class DiscardedDraftError(DraftRefError):
-    """The draft was discarded; `known` are drafts that are pending.
+    """The draft was discarded; `known` holds the pending drafts.
 
     Example:
         >>> draft = chat.draft(Recipe, {"name": "Curry"})
@@ -470,7 +476,7 @@ class DiscardedDraftError(DraftRefError):
             one
     """
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return f"{self.ref!r} was discarded and cannot be used; {self._remedy()}"
 
     def _known(self) -> str:
@@ -478,7 +484,7 @@ class DiscardedDraftError(DraftRefError):
 
 
 class SavedDraftError(DraftRefError):
-    """The draft is a row by now, which is what can be changed or deleted.
+    """The draft was saved; change or delete its row instead.
 
     Attributes:
         saved: the ref of the row.
@@ -490,8 +496,8 @@ class SavedDraftError(DraftRefError):
         >>> chat.discard_drafts([draft.ref])
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.SavedDraftError: 'gen_recipe_1' is saved as 'recipe_3' and no
-            draft any more; use 'recipe_3'
+        alfred_refs.errors.SavedDraftError: 'gen_recipe_1' was saved as 'recipe_3' and is not
+            a draft any more; use 'recipe_3'
     """
 
     def __init__(self, ref: str, saved: str) -> None:
@@ -499,14 +505,17 @@ class SavedDraftError(DraftRefError):
         super().__init__(ref, None, (saved,))
         self._data = (ref, saved)
 
-    def _wording(self) -> str:
-        return f"{self.ref!r} is saved as {self.saved!r} and no draft any more; use {self.saved!r}"
+    def _message(self) -> str:
+        return (
+            f"{self.ref!r} was saved as {self.saved!r} and is not a draft any more; "
+            f"use {self.saved!r}"
+        )
 
 
 class DraftTwiceError(DraftRefError):
-    """Two objects are to become the row of one draft; nothing was sent to the database.
+    """Two objects would be saved as the row of one draft; nothing was sent to the database.
 
-    Code of an application adds one of them, and takes out the other.
+    The application must add only one of them to the session.
 
     Example:
         >>> draft = chat.draft(Recipe, {"name": "Curry"})
@@ -514,16 +523,16 @@ class DraftTwiceError(DraftRefError):
         >>> session.flush()
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.DraftTwiceError: 'gen_recipe_1' is to be saved
-            twice at once; save it once, and leave out the other
+        alfred_refs.errors.DraftTwiceError: 'gen_recipe_1' would be saved as two rows; save it
+            once and leave out the other
     """
 
-    def _wording(self) -> str:
-        return f"{self.ref!r} is to be saved twice at once; save it once, and leave out the other"
+    def _message(self) -> str:
+        return f"{self.ref!r} would be saved as two rows; save it once and leave out the other"
 
 
 class CircularDraftsError(DraftRefError):
-    """Drafts that are saved together name each other, so none can be the first.
+    """Drafts that are saved together name each other, so none can be inserted first.
 
     Attributes:
         refs: the drafts.
@@ -533,8 +542,8 @@ class CircularDraftsError(DraftRefError):
         Traceback (most recent call last):
             ...
         alfred_refs.errors.CircularDraftsError: 'gen_recipe_1', 'gen_recipe_2' name each
-            other, so that none can be saved first; leave one of these refs out, and set it once
-            both are saved
+            other, so none can be saved first; leave out one of these refs, and set it when both
+            are saved
     """
 
     def __init__(self, refs: Sequence[str]) -> None:
@@ -542,20 +551,20 @@ class CircularDraftsError(DraftRefError):
         super().__init__(self.refs[0], None, self.refs)
         self._data = (self.refs,)
 
-    def _wording(self) -> str:
-        others = " and what is inside of it" if len(self.refs) == 1 else ""
+    def _message(self) -> str:
+        others = " and its contents" if len(self.refs) == 1 else ""
         return (
-            f"{', '.join(map(repr, self.refs))}{others} name each other, so that none can be "
-            "saved first; leave one of these refs out, and set it once both are saved"
+            f"{', '.join(map(repr, self.refs))}{others} name each other, so none can be saved "
+            "first; leave out one of these refs, and set it when both are saved"
         )
 
 
 class StaleDraftError(DraftRefError):
-    """The draft was edited after it was read: the edit would undo what somebody else has done.
+    """The draft was edited after it was read, and the new edit would overwrite that one.
 
     Attributes:
-        version: that was read.
-        newest: that the draft has.
+        version: the version that was read.
+        newest: the current version.
 
     Example:
         >>> draft = chat.draft(Recipe, {"name": "Curry"})
@@ -563,8 +572,8 @@ class StaleDraftError(DraftRefError):
         >>> chat.edit_draft(draft.ref, {"name": "Raita"}, version=draft.version)
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.StaleDraftError: 'gen_recipe_1' has version 2 and was to be
-            edited as of version 1; read it again, and edit what it has now
+        alfred_refs.errors.StaleDraftError: 'gen_recipe_1' has version 2, but the edit is
+            based on version 1; read it again, and edit its current content
     """
 
     def __init__(self, ref: str, version: int, newest: int) -> None:
@@ -573,15 +582,15 @@ class StaleDraftError(DraftRefError):
         super().__init__(ref, None, (ref,))
         self._data = (ref, version, newest)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return (
-            f"{self.ref!r} has version {self.newest!r} and was to be edited as of version "
-            f"{self.version!r}; read it again, and edit what it has now"
+            f"{self.ref!r} has version {self.newest!r}, but the edit is based on version "
+            f"{self.version!r}; read it again, and edit its current content"
         )
 
 
 class DraftContentError(RefError):
-    """What was generated cannot be kept as a draft; it is not repeated.
+    """The content cannot be kept as a draft; the message does not repeat it.
 
     Attributes:
         fact: what is wrong.
@@ -600,29 +609,28 @@ class DraftContentError(RefError):
         self.remedy = remedy
         super().__init__(fact, remedy)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return f"{self.fact}; {self.remedy}"
 
 
 class DraftKeyError(SetupError):
-    """A key that was to be reserved for a draft is another draft's; none was reserved.
+    """A key to be reserved for a draft is reserved for another one; none was reserved.
 
     Attributes:
-        refs: the drafts that keys were to be reserved for.
+        refs: the drafts for which keys were to be reserved.
 
     Example:
         >>> raise DraftKeyError("gen_recipe_2")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.DraftKeyError: a key that was to be reserved for
-            'gen_recipe_2' is another draft's; reserve keys that no other row can have, such as new
-            UUIDs
+        alfred_refs.errors.DraftKeyError: a key to be reserved for 'gen_recipe_2' is reserved
+            for another draft; reserve keys that no other row can have, such as new UUIDs
     """
 
     def __init__(self, *refs: str) -> None:
         self.refs = refs
         super().__init__(
-            f"a key that was to be reserved for {', '.join(map(repr, refs))} is another draft's",
+            f"a key to be reserved for {', '.join(map(repr, refs))} is reserved for another draft",
             "reserve keys that no other row can have, such as new UUIDs",
         )
         self._data = refs
@@ -634,8 +642,11 @@ def _pending(error: DraftRefError, known: str) -> str:
     return "no such draft is pending in this conversation; read the drafts, or generate one"
 
 
+# Prompts
+
+
 class ContextError(SetupError):
-    """A window, an audience, a step or a budget that no prompt can be made with.
+    """A prompt cannot be built: its window, audience, step, budget or content is not valid.
 
     Example:
         >>> from alfred_refs.context import Window
@@ -648,10 +659,10 @@ class ContextError(SetupError):
 
 
 class TemplateError(ContextError):
-    """A template of a prompt is missing, broken, or names what it is not given.
+    """A template of a prompt is missing, broken, or uses a name that it is not given.
 
     Attributes:
-        name: of the template.
+        name: the name of the template.
 
     Example:
         >>> raise TemplateError("base", "is broken: unexpected '}'", "correct it")
@@ -668,19 +679,19 @@ class TemplateError(ContextError):
 
 
 class KeyShownError(ContextError):
-    """A value that is about to reach a model has a key in it; the key is not repeated.
+    """A value that is about to reach a model contains a key; the message does not repeat it.
 
     Attributes:
         place: where in the value it is.
-        kind: how it is spelt: `whole`, `split` or `cut`.
-        masked: its first letters.
+        kind: how it is spelled: `whole`, `split` or `cut`.
+        masked: its first characters.
 
     Example:
         >>> chat.scrub("see a508000d-9b55-40f0-8886-dbdd88bd2de2", unknown="refuse")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.KeyShownError: the text shows a key, 'a508…' (whole); show
-            its ref, or let scrub() mask what has none
+        alfred_refs.errors.KeyShownError: the text shows a key, 'a508…' (whole); show its ref,
+            or let scrub() mask keys without one
     """
 
     def __init__(self, place: str, kind: str, masked: str) -> None:
@@ -689,17 +700,17 @@ class KeyShownError(ContextError):
         self.masked = masked
         super().__init__(
             f"{place} shows a key, {masked!r} ({kind})",
-            "show its ref, or let scrub() mask what has none",
+            "show its ref, or let scrub() mask keys without one",
         )
         self._data = (place, kind, masked)
 
 
 class MentionError(ContextError):
-    """A mention in a user's text names no row that may be mentioned; its key is not repeated.
+    """A mention in a user's text names no visible row; the message does not repeat its key.
 
     Attributes:
-        label: what the mention calls the row.
-        entity: what it says the row is.
+        label: the label in the mention.
+        entity: the entity in the mention.
 
     Example:
         >>> from alfred_refs.context import Context
@@ -720,6 +731,8 @@ class MentionError(ContextError):
         self._data = (label, entity, fact)
 
 
+# Edits of a list by position
+
 Code = Literal[
     "invalid_position",
     "out_of_range",
@@ -730,18 +743,18 @@ Code = Literal[
     "unexpected_item",
     "invalid_edit",
 ]
-"""What kind of conflict it is."""
+"""The kind of a conflict."""
 
-_MOST_TOLD = 20  # conflicts of one error: a model corrects no more at once
+_MOST_SHOWN = 20  # conflicts in one message: a model does not correct more at once
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Something in a batch of edits that cannot be done.
+    """A conflict in a batch of edits.
 
     Attributes:
-        code: of which kind.
-        edits: the numbers of the edits that it is about, from 1.
+        code: its kind.
+        edits: the numbers of the edits involved, from 1.
         fact: what is wrong, by position.
     """
 
@@ -755,10 +768,10 @@ class Conflict:
 
 
 class PositionError(RefError):
-    """Edits of a list by position cannot be done together, and none was.
+    """Edits of a list by position conflict with each other or with the list; none was applied.
 
     Attributes:
-        conflicts: all that is wrong with them.
+        conflicts: all conflicts found.
 
     Example:
         >>> from alfred_refs.positions import EditableList, Remove
@@ -773,20 +786,20 @@ class PositionError(RefError):
         self.conflicts = tuple(conflicts)
         super().__init__(self.conflicts)
 
-    def _wording(self) -> str:
-        told = [str(each) for each in self.conflicts[:_MOST_TOLD]]
-        more = len(self.conflicts) - len(told)
-        told += [f"and {more} more conflicts"] if more else []
-        return f"{'; '.join(told)}; nothing was changed, give all edits again"
+    def _message(self) -> str:
+        shown = [str(each) for each in self.conflicts[:_MOST_SHOWN]]
+        more = len(self.conflicts) - len(shown)
+        shown += [f"and {more} more conflicts"] if more else []
+        return f"{'; '.join(shown)}; nothing was changed, give all edits again"
 
 
 class DriftError(RefError):
-    """A list is not what it was when edits of it were previewed; nothing was changed.
+    """A list was changed after its edits were previewed; nothing was applied.
 
     Attributes:
-        name: of the list.
-        now: its items, as they are.
-        changed: the positions that are other than in the preview, if that was at hand.
+        name: the name of the list.
+        now: its current items.
+        changed: the positions that differ from the preview, if the preview was given.
 
     Example:
         >>> from alfred_refs.positions import EditableList, Remove
@@ -796,8 +809,8 @@ class DriftError(RefError):
         >>> lines.apply(session, "recipe_1", [Remove([1])], expect=preview)
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.DriftError: the list 'lines' has changed since it was
-            previewed at position 2; look at it as it is now, and preview the edits again
+        alfred_refs.errors.DriftError: the list 'lines' has changed since it was previewed at
+            position 2; read it again, and preview the edits again
     """
 
     def __init__(self, name: str, now: Any, changed: Sequence[int] | None = None) -> None:
@@ -806,18 +819,18 @@ class DriftError(RefError):
         self.changed = None if changed is None else tuple(changed)
         super().__init__(name, now, changed)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         where = ""
         if self.changed:
-            where = f" at position {', '.join(map(str, self.changed[:_MOST_TOLD]))}"
+            where = f" at position {', '.join(map(str, self.changed[:_MOST_SHOWN]))}"
         return (
             f"the list {self.name!r} has changed since it was previewed{where}; "
-            "look at it as it is now, and preview the edits again"
+            "read it again, and preview the edits again"
         )
 
 
 class ListError(SetupError):
-    """A name is none of a list that can be edited, or its data do not say how it is ordered.
+    """A name is not that of an editable list, or the order of the list cannot be determined.
 
     Example:
         >>> from alfred_refs.positions import EditableList
@@ -829,8 +842,11 @@ class ListError(SetupError):
     """
 
 
+# Sessions with an owner
+
+
 class OwnershipError(SetupError):
-    """An `Ownership`, or the owner of a session, is put together in a way that cannot work.
+    """An `Ownership`, or the owner of a session, is not valid.
 
     Example:
         >>> Ownership({Recipe: "user_id"}).of(None)
@@ -842,10 +858,10 @@ class OwnershipError(SetupError):
 
 
 class UnconfinedError(SetupError):
-    """A session that has an owner was given what cannot be confined to the owner's rows.
+    """A session with an owner was given something that cannot be confined to the owner's rows.
 
     Attributes:
-        what: what it was given, in a few words.
+        what: a short description of it.
 
     Example:
         >>> from sqlalchemy import text
@@ -871,14 +887,14 @@ class UnconfinedError(SetupError):
 
 
 class ForeignRowError(RefError):
-    """A write is of a row, or names one, that the session's owner may not write, or not see.
+    """A write concerns a row that the session's owner may not write, or references one.
 
-    It reads the same for a row that is not there.
+    The message is the same as for a row that does not exist.
 
     Attributes:
-        what: the class, column or relationship that is concerned.
-        ref: the row's ref where it has one that is known; `None` where it has none.
-        named: whether the row was to be named by a foreign key, and not itself written.
+        what: the class, column or relationship.
+        ref: the ref of the row, `None` if it has no known one.
+        named: whether the row was to be referenced by a foreign key, not written itself.
 
     Example:
         >>> owner = Ownership({Recipe: "user_id", Line: "recipe"}).of(ann)
@@ -899,24 +915,26 @@ class ForeignRowError(RefError):
         super().__init__(what, ref, named)
 
     def __reduce__(self) -> tuple[type[RefError], tuple[object, ...]]:
-        return _made_again, self._data  # type: ignore[return-value]
+        return _unpickle, self._data  # type: ignore[return-value]
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         row = "a row" if self.ref is None else repr(self.ref)
         if self.named:
             return f"{row} in {self.what} cannot be used here; read the rows that can, and use one"
         return f"{row} of {self.what} cannot be written here; read the rows that can, and use one"
 
 
-def _made_again(what: str, ref: str | None, named: bool) -> ForeignRowError:
+def _unpickle(what: str, ref: str | None, named: bool) -> ForeignRowError:
     return ForeignRowError(what, ref, named=named)
 
 
-class UnknownConversationError(RefError):
-    """The conversation does not exist, or not for the owner it was opened for.
+# Conversations and the registry
 
-    One that belongs to somebody else reads the same as one that does not exist, and the words are
-    right for an operator as well, who asks for no owner.
+
+class UnknownConversationError(RefError):
+    """The conversation does not exist, or belongs to another owner.
+
+    The message is the same in both cases, and also fits operators, who open any conversation.
 
     Attributes:
         conversation: its id.
@@ -925,27 +943,26 @@ class UnknownConversationError(RefError):
         >>> registry.conversation("chat-7", owner="ann").resolve("recipe_1")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.UnknownConversationError: conversation 'chat-7' is not
-            known here; check its id, and that it is opened for the owner it was begun for, if it
-            has one
+        alfred_refs.errors.UnknownConversationError: conversation 'chat-7' is not known here;
+            check its id, and the owner that it is opened for, if it has one
     """
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
         super().__init__(conversation)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return (
-            f"conversation {self.conversation!r} is not known here; check its id, and that it is "
-            "opened for the owner it was begun for, if it has one"
+            f"conversation {self.conversation!r} is not known here; check its id, and the owner "
+            "that it is opened for, if it has one"
         )
 
 
 class ConversationExistsError(RefError):
-    """A conversation cannot be made under this id, because it is taken or was used before.
+    """A conversation cannot be created under an id that is, or once was, in use.
 
-    It reads the same whoever has it. After a conversation is forgotten, its numbers are still not
-    given to other rows, because a model may remember its refs.
+    The message is the same whichever owner has it. The numbers of a forgotten conversation are not
+    reused either, because a model may remember its refs.
 
     Attributes:
         conversation: its id.
@@ -954,41 +971,42 @@ class ConversationExistsError(RefError):
         >>> chat.fork("chat-7")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.ConversationExistsError: conversation 'chat-7' cannot be
-            made, because its id is taken or was used before; choose an id that never was
+        alfred_refs.errors.ConversationExistsError: conversation 'chat-7' cannot be created,
+            because its id is taken or was used before; choose an id that was never used
     """
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
         super().__init__(conversation)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return (
-            f"conversation {self.conversation!r} cannot be made, because its id is taken or was "
-            "used before; choose an id that never was"
+            f"conversation {self.conversation!r} cannot be created, because its id is taken or "
+            "was used before; choose an id that was never used"
         )
 
 
 class EntityTableError(SetupError):
-    """A conversation has refs of another table's rows under an entity's name.
+    """A conversation already has refs of an entity for the rows of another table.
 
-    One key may be of two rows, in two tables of one name. So refs are of the table for which the
-    first was minted: its name, and its schema as `schema_translate_map` has it.
+    Two tables of one name, in two schemas, may have rows with the same key. So the refs of an
+    entity belong to the table for which the first was minted: its name, and its schema after
+    `schema_translate_map`.
 
     Attributes:
         conversation: its id.
-        entity: whose refs.
-        table: which they are of.
-        used: for which they were to be used.
+        entity: the entity.
+        table: the table that the refs belong to.
+        used: the table that they were used with.
 
     Example:
         >>> raise EntityTableError("chat-7", "recipe", "recipes", "archive.recipes")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.EntityTableError: conversation 'chat-7' has refs of entity
-            'recipe' for table 'recipes', and they are to be used for table 'archive.recipes'; open
-            a conversation for each tenant, give one entity another name by RefPolicy(names={...}),
-            or, if the table was renamed, update table_name in alfred_refs_counter
+        alfred_refs.errors.EntityTableError: conversation 'chat-7' has refs of entity 'recipe'
+            for table 'recipes', but is used with table 'archive.recipes'; open a conversation for
+            each tenant, give one entity another name by RefPolicy(names={...}), or, if the table
+            was renamed, update table_name in alfred_refs_counter
     """
 
     def __init__(self, conversation: str, entity: str, table: str, used: str) -> None:
@@ -998,7 +1016,7 @@ class EntityTableError(SetupError):
         self.used = used
         super().__init__(
             f"conversation {conversation!r} has refs of entity {entity!r} for table {table!r}, "
-            f"and they are to be used for table {used!r}",
+            f"but is used with table {used!r}",
             "open a conversation for each tenant, give one entity another name by "
             "RefPolicy(names={...}), or, if the table was renamed, update table_name in "
             "alfred_refs_counter",
@@ -1007,9 +1025,9 @@ class EntityTableError(SetupError):
 
 
 class RegistryTablesError(SetupError):
-    """The registry's tables are missing, older than this version of the package, or not found.
+    """The registry's tables are missing, invisible, or older than this version of the package.
 
-    PostgreSQL finds none in a schema on which its role has no right.
+    PostgreSQL does not find tables in a schema on which the role has no USAGE privilege.
 
     Attributes:
         database: the name of the database.
@@ -1018,11 +1036,11 @@ class RegistryTablesError(SetupError):
         >>> raise RegistryTablesError("shop")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.RegistryTablesError: the registry's tables are missing or
-            out of date in database 'shop'; run `alfred-refs migrate URL`, or upgrade the
-            application's own Alembic environment if that has registry.metadata; where there are
-            none yet, RefRegistry.create_tables() does too; if they are there, the role needs
-            usage of their schema, which must be in its search_path
+        alfred_refs.errors.RegistryTablesError: the registry's tables are missing or out of
+            date in database 'shop'; run `alfred-refs migrate URL`, or upgrade the application's
+            own Alembic environment if that has registry.metadata; RefRegistry.create_tables()
+            creates them where none exist yet; if they exist, the role needs USAGE on their
+            schema, which must be in its search_path
     """
 
     def __init__(self, database: str) -> None:
@@ -1030,15 +1048,15 @@ class RegistryTablesError(SetupError):
         super().__init__(
             f"the registry's tables are missing or out of date in database {database!r}",
             "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
-            "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
-            "does too; if they are there, the role needs usage of their schema, which must be in "
-            "its search_path",
+            "if that has registry.metadata; RefRegistry.create_tables() creates them where none "
+            "exist yet; if they exist, the role needs USAGE on their schema, which must be in its "
+            "search_path",
         )
         self._data = (database,)
 
 
 class RegistryMigrationError(SetupError):
-    """Two would migrate the registry's tables, or one would in a way that loses rows.
+    """A migration of the registry's tables would conflict with another one, or lose rows.
 
     Example:
         >>> from alfred_refs.store.alembic import downgrade
@@ -1062,23 +1080,23 @@ class RegistryUnreachableError(SetupError):
         >>> RefRegistry(create_engine("postgresql+psycopg://localhost:1/shop")).stats()
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.RegistryUnreachableError: the registry's database 'shop'
-            cannot be reached; check that the server runs and takes more connections, and that the
-            engine's URL and credentials are right; the cause tells more
+        alfred_refs.errors.RegistryUnreachableError: the registry's database 'shop' cannot be
+            reached; check that the server is running and accepts connections, and that the
+            engine's URL and credentials are right; the cause has details
     """
 
     def __init__(self, database: str) -> None:
         self.database = database
         super().__init__(
             f"the registry's database {database!r} cannot be reached",
-            "check that the server runs and takes more connections, and that the engine's URL "
-            "and credentials are right; the cause tells more",
+            "check that the server is running and accepts connections, and that the engine's URL "
+            "and credentials are right; the cause has details",
         )
         self._data = (database,)
 
 
 class RegistryBusyError(RefError):
-    """All connections of the registry's own pool were in use for as long as it waits for one.
+    """No connection of the registry's own pool became free before its timeout.
 
     Attributes:
         database: the name of the database.
@@ -1087,48 +1105,48 @@ class RegistryBusyError(RefError):
         >>> raise RegistryBusyError("shop")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.RegistryBusyError: no connection to the registry's database
-            'shop' became free in time; try again, or raise the engine's pool_size or pool_timeout,
-            which the registry's own pool has too
+        alfred_refs.errors.RegistryBusyError: no connection to the registry's database 'shop'
+            became free in time; try again, or raise the engine's pool_size or pool_timeout, which
+            apply to the registry's own pool
     """
 
     def __init__(self, database: str) -> None:
         self.database = database
         super().__init__(database)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return (
             f"no connection to the registry's database {self.database!r} became free in time; try "
-            "again, or raise the engine's pool_size or pool_timeout, which the registry's own "
-            "pool has too"
+            "again, or raise the engine's pool_size or pool_timeout, which apply to the "
+            "registry's own pool"
         )
 
 
-# How a SQLSTATE begins -> what to do; the first that fits. Asked in vain, a server that takes no
-# writes or a role that may not write will say the same again.
+# Prefix of a SQLSTATE -> remedy; the first that fits. Retrying does not help against a server that
+# accepts no writes, or a role that may not write.
 _REMEDIES = {
-    "0A000": "it may be a standby, which takes no writes: give RefRegistry the primary's engine",
-    "25006": "it takes no writes: give RefRegistry the primary's engine",
+    "0A000": "it may be a standby, which accepts no writes: give RefRegistry the primary's engine",
+    "25006": "it accepts no writes: give RefRegistry the primary's engine",
     "26000": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
     "42P05": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
-    "40": "it put another transaction first: try again",
+    "40": "the transaction conflicted with another one: try again",
     "42501": "grant the engine's user all rights on the registry's tables",
     "53100": "make room on the server's disk, then try again",
-    "53": "give the server more of what it lacks, then try again",
+    "53": "give the server more of the resource that it lacks, then try again",
     "55P03": "another transaction held the conversation beyond lock_timeout: try again",
-    "57014": "somebody cancelled it, or it took longer than statement_timeout allows: try again",
-    "": "mend what the message names, then try again",
+    "57014": "it was cancelled, or took longer than statement_timeout: try again",
+    "": "correct what the message names, then try again",
 }
 
 
 class RegistryFailedError(RefError):
-    """The registry's database refused a statement of ours.
+    """The registry's database refused a statement of the registry.
 
-    The driver's own error is left out: it prints parameters and details, which may be keys.
+    The driver's error is not chained: it prints parameters and details, which may be keys.
 
     Attributes:
-        reason: the database's one-line message.
-        sqlstate: its error code, `None` if the driver gives none.
+        reason: the database's message, one line.
+        sqlstate: its SQLSTATE, `None` if the driver does not provide it.
 
     Example:
         >>> raise RegistryFailedError("could not extend file: No space left on device", "53100")
@@ -1144,7 +1162,7 @@ class RegistryFailedError(RefError):
         self.sqlstate = sqlstate
         super().__init__(reason, sqlstate)
 
-    def _wording(self) -> str:
+    def _message(self) -> str:
         return (
             f"the registry's database refused a statement: {self.reason} (SQLSTATE "
             f"{self.sqlstate}); nothing was changed; {self._remedy()}"

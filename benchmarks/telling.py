@@ -13,7 +13,7 @@ from functools import partial
 
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession
 from alfred_refs.context import Context
-from alfred_refs.mapping.keys import found_in
+from alfred_refs.mapping.text import search_keys
 from alfred_refs.store import Actor
 from alfred_refs.tools import Toolset
 from benchmarks.measure import Figure, side_by_side
@@ -67,7 +67,7 @@ def audited(setting: Setting) -> Figure:
     for _ in range(max(3, setting.repetitions // 10)):
         begun = time.process_time()
         for each in lines:
-            found_in(each)
+            search_keys(each)
         rates.append(size / (time.process_time() - begun) * 60)
     rates.sort()
     middle = rates[len(rates) // 2]

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from alfred_refs.mapping.keys import FoundKey, found_in
+from alfred_refs.mapping.text import FoundKey, search_keys
 
 
 class Finding(NamedTuple):
@@ -51,7 +51,7 @@ def find_keys(value: Any) -> list[FoundKey]:
         >>> find_keys({"rows": [{"id": "recipe_1"}]})
         []
     """
-    return [found for text in _texts_in(value) for found in found_in(text)]
+    return [found for text in _texts_in(value) for found in search_keys(text)]
 
 
 def audit_log(lines: Iterable[str]) -> Iterator[Finding]:
@@ -61,7 +61,7 @@ def audit_log(lines: Iterable[str]) -> Iterator[Finding]:
     """
     for number, line in enumerate(lines, start=1):
         value = _decode_line(line) if "\\" in line else None
-        for each in found_in(line) if value is None else find_keys(value):
+        for each in search_keys(line) if value is None else find_keys(value):
             yield Finding(number, each)
 
 

@@ -155,7 +155,7 @@ class MentionedRows:
             table = self._toolset.tables.of_entity(entity)
             mapper = None if table is None else inspect(table.model).mapper.base_mapper
         else:
-            primary = self._view.entities.primary_of(entity)
+            primary = self._view.entities.primary_column_of(entity)
             mapper = None if primary is None else sqla.mapper_of_table(primary.table)
         return mapper if mapper is not None and len(mapper.primary_key) == 1 else None
 

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, Final
 from alfred_refs.context.decisions import ActDecision, ReasonCode, StepType, check_step_type
 from alfred_refs.context.views import inert, quote_json
 from alfred_refs.errors import ContextError, TemplateError
-from alfred_refs.mapping import keys
 from alfred_refs.mapping.keys import parse_ref
+from alfred_refs.mapping.text import redact_keys
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -144,7 +144,7 @@ class Item:
         """Refuse what is no ref: it stands in a prompt as it is."""
         if self.ref is not None and parse_ref(self.ref) is None:
             raise ContextError(
-                f"an item of a batch was given {keys.scrub(self.ref)[:_SHOWN]!r} as its ref",
+                f"an item of a batch was given {redact_keys(self.ref)[:_SHOWN]!r} as its ref",
                 "give the ref of its row or draft, or None",
             )
 

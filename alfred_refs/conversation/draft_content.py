@@ -49,8 +49,9 @@ from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty
 from alfred_refs import sqla
 from alfred_refs.errors import DraftContentError
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn, LoadedAttributes, root_of
-from alfred_refs.mapping.keys import scrub
+from alfred_refs.mapping.key_columns import KeyColumn, root_of
+from alfred_refs.mapping.labels import LoadedAttributes
+from alfred_refs.mapping.text import redact_keys
 
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
@@ -149,7 +150,7 @@ def _plain_text(text: str, field: str) -> str:
 
 
 def _invalid_content(field: str, fact: str, remedy: str) -> DraftContentError:
-    name = scrub(field[:_MAX_NAME])
+    name = redact_keys(field[:_MAX_NAME])
     return DraftContentError(f"field {name!r} of a draft has {fact}", remedy)
 
 
@@ -199,7 +200,7 @@ def model_of(entity: type[Any] | Table | str, entities: Entities) -> type[Any] |
     """Return the class that drafts of an entity become instances of; `None` if none is mapped."""
     if isinstance(entity, type):
         return entity
-    table = entities.names.found_table_of(entities.name_of(entity))
+    table = entities.names.find_table_of(entities.name_of(entity))
     mapper = None if table is None else sqla.mapper_of_table(table)
     return None if mapper is None else root_of(mapper).class_
 
@@ -245,10 +246,10 @@ def parse_content(
 
 def _fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
     """Return the column attributes that a draft may set, with their values; cached by class."""
-    cache = entities.kept_with(mapper.class_)
+    cache = entities.class_cache(mapper.class_)
     if "fields" not in cache:
         keys = entities.of_class(mapper.class_)
-        own = keys.primary if keys.own is not None else {}
+        own = keys.primary if keys.own_entity is not None else {}
         cache["fields"] = {
             attribute.key: _values_of(attribute.columns[0].type, keys.all.get(attribute.key))
             for attribute in mapper.column_attrs
@@ -279,7 +280,7 @@ def _valid_value(values: Values, given: Any, where: str) -> Any:
     except UnfitValueError as error:
         raise DraftContentError(
             f"the value of field {_shown_path(where)} of a draft does not fit",
-            f"it takes {error.wanted}",
+            f"it takes {error.expected}",
         ) from None
 
 
@@ -319,7 +320,7 @@ def _foreign_key(relationship: RelationshipProperty[Any], entities: Entities) ->
 
 
 def _shown_path(where: str) -> str:
-    return repr(scrub(where[:_MAX_PATH]))
+    return repr(redact_keys(where[:_MAX_PATH]))
 
 
 def label_attributes(row: NewRow) -> dict[str, Any]:

@@ -16,7 +16,7 @@ has one that uses the session's connection.
 >>> from alfred_refs import RefPolicy
 >>> entities = Entities(RefPolicy())
 >>> check_draftable(Recipe, entities)
->>> column = entities.primary_of("recipe")
+>>> column = entities.primary_column_of("recipe")
 >>> with engine.connect() as connection:
 ...     len(new_keys(connection, column, entities.of_column(column), 2))
 2
@@ -68,8 +68,8 @@ def check_draftable(model: type[Any], entities: Entities) -> None:
     Raises:
         SetupError: they cannot.
     """
-    column = entities.primary_of(entities.name_of(model))
-    if column is None or entities.of_class(model).own is None:
+    column = entities.primary_column_of(entities.name_of(model))
+    if column is None or entities.of_class(model).own_entity is None:
         raise SetupError(
             f"class {model.__qualname__!r} cannot have drafts: its rows have no key of their "
             "own that could be decided before they are inserted",
@@ -208,7 +208,7 @@ class StoredRowFinder:
         """Return those of these keys that rows have: one round trip for each entity."""
         found: list[EntityKey] = []
         for entity, keys in by_entity(pairs).items():
-            column = self._entities.primary_of(entity)
+            column = self._entities.primary_column_of(entity)
             key_column = None if column is None else self._entities.of_column(column)
             if column is not None and key_column is not None and key_column.key_type == "uuid":
                 values = [key_column.from_key(key) for key in keys]

@@ -49,8 +49,8 @@ from alfred_refs.conversation.draft_rows import check_draftable
 from alfred_refs.conversation.ref_errors import bad_draft_error
 from alfred_refs.conversation.refs import RefMap
 from alfred_refs.errors import SavedDraftError, SetupError, StaleDraftError
-from alfred_refs.mapping import key_columns
-from alfred_refs.mapping.keys import Key, Ref, draft_named, parse_ref
+from alfred_refs.mapping.keys import Key, Ref, parse_draft_ref, parse_ref
+from alfred_refs.mapping.labels import clean_label
 from alfred_refs.store import DraftEdit, DraftEntry, DraftState, NewDraft
 
 _PENDING: tuple[DraftState, ...] = ("pending",)
@@ -274,7 +274,7 @@ class DraftMap(RefMap):
         edits = [
             self._edit(parsed, content, labels.get(ref), versions.get(ref))
             for ref, content in contents.items()
-            if (parsed := draft_named(ref)) is not None
+            if (parsed := parse_draft_ref(ref)) is not None
         ]
         edited: Mapping[Ref, DraftEntry] = {}
         if edits and len(edits) == len(contents):
@@ -313,7 +313,7 @@ class DraftMap(RefMap):
             BadRefError: one of them is not known, or saved. Discarding a draft again is allowed.
         """
         texts = list(refs)
-        parsed = {text: ref for text in texts if (ref := draft_named(text)) is not None}
+        parsed = {text: ref for text in texts if (ref := parse_draft_ref(text)) is not None}
         entries = self._entries_of(texts)  # marks those whose rows exist as saved
         if len(parsed) == len(set(texts)) and parsed:
             entries = self._store.discard_drafts(self._address, list(parsed.values()))
@@ -342,7 +342,7 @@ class DraftMap(RefMap):
             BadRefError: one of them names no draft of this conversation, or was discarded.
             DraftKeyError: one of the keys is reserved for another draft.
         """
-        parsed = {ref: text for text in keys if (ref := draft_named(text)) is not None}
+        parsed = {ref: text for text in keys if (ref := parse_draft_ref(text)) is not None}
         if len(parsed) < len(keys):
             for text in keys:
                 self._usable_entry(text, self._entries_of([text]))
@@ -363,11 +363,11 @@ class DraftMap(RefMap):
         Args:
             refs: of the drafts; unknown ones and those without a reserved key are skipped.
         """
-        drafts = [ref for text in refs if (ref := draft_named(text)) is not None]
+        drafts = [ref for text in refs if (ref := parse_draft_ref(text)) is not None]
         self._store.confirm_drafts(self._address, drafts)
 
     def _entries_of(self, texts: Sequence[str]) -> Mapping[Ref, DraftEntry]:
-        refs = [ref for text in dict.fromkeys(texts) if (ref := draft_named(text)) is not None]
+        refs = [ref for text in dict.fromkeys(texts) if (ref := parse_draft_ref(text)) is not None]
         return self._fetch_drafts(refs)
 
     def _checked_content(
@@ -383,22 +383,22 @@ class DraftMap(RefMap):
         Raises:
             LabelError: the class's label function cannot be used.
         """
-        clean_label = None if label is None else key_columns.clean(label)
+        text_label = None if label is None else clean_label(label)
         if model is None or not isinstance(content, Mapping):
-            return draft_content.to_text(content), clean_label
+            return draft_content.to_text(content), text_label
         text = draft_content.to_text(with_discriminator(model, content))
         entities = self._entities
         row = parse_content(model, content, entities)
         refs = dict.fromkeys(row.refs(entities))
-        drafts = [ref for ref in refs if draft_named(ref[0]) is not None]
-        self.resolve_pairs([ref for ref in refs if draft_named(ref[0]) is None])
+        drafts = [ref for ref in refs if parse_draft_ref(ref[0]) is not None]
+        self.resolve_pairs([ref for ref in refs if parse_draft_ref(ref[0]) is None])
         entries = self._entries_of([draft for draft, _ in drafts])
         for draft, expected in drafts:
             self._usable_entry(draft, entries, expected)
         label_rule = entities.of_class(row.model).label
         if label is None and label_rule is not None:
-            clean_label = label_rule.of(label_attributes(row))
-        return text, clean_label
+            text_label = label_rule.of(label_attributes(row))
+        return text, text_label
 
     def _usable_entry(
         self, text: str, entries: Mapping[Ref, DraftEntry], entity: str | None = None

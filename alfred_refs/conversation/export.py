@@ -59,8 +59,8 @@ from pydantic import (
 
 from alfred_refs.conversation.draft_content import to_text
 from alfred_refs.errors import DraftContentError, ExportFormatError
-from alfred_refs.mapping.key_columns import clean
 from alfred_refs.mapping.keys import MAX_NUMBER, Key, Ref, encode, is_entity_name, parse_ref
+from alfred_refs.mapping.labels import clean_label
 from alfred_refs.store import (
     Action,
     ActivityEntry,
@@ -283,7 +283,7 @@ class _Ref(_Strict):
     ref: Annotated[Any, BeforeValidator(_ref_from_json)]
     key: Annotated[Any, BeforeValidator(_key_from_json)]
     gone: Gone | None = None
-    label: Annotated[str, AfterValidator(clean)] | None = None
+    label: Annotated[str, AfterValidator(clean_label)] | None = None
 
 
 class _Draft(_Strict):
@@ -293,7 +293,7 @@ class _Draft(_Strict):
     edited: _Turn
     version: _Count
     state: DraftState
-    label: Annotated[str, AfterValidator(clean)] | None = None
+    label: Annotated[str, AfterValidator(clean_label)] | None = None
     key: Annotated[Any, BeforeValidator(_key_from_json)] = None
 
     def entry(self) -> DraftEntry:

@@ -37,7 +37,8 @@ from enum import Enum
 from typing import Any, Literal
 
 from alfred_refs.errors import ContextError, KeyShownError
-from alfred_refs.mapping.keys import Key, found_in, parse_ref, replace_keys
+from alfred_refs.mapping.keys import Key, parse_ref
+from alfred_refs.mapping.text import replace_keys, search_keys
 
 Unknown = Literal["mask", "refuse"]
 """What to do with a key that has no ref: write `<key>` in its place, or raise."""
@@ -77,7 +78,7 @@ def scrub_value(
         return text
 
     plain = _map_texts(value, collect)
-    found = [(path, key) for path, text in texts for key in found_in(text)]
+    found = [(path, key) for path, text in texts for key in search_keys(text)]
     keys = dict.fromkeys(each.key for _, each in found if each.key is not None)
     joined = "\0".join(text for _, text in texts)
     # text that looks like a ref is one, even if a key has the same letters
@@ -176,7 +177,7 @@ def _shown_path(path: _Path) -> str:
     if not path:
         return "the text"
     steps = (
-        f"[{step}]" if isinstance(step, int) else f".{_NAME if found_in(str(step)) else step}"
+        f"[{step}]" if isinstance(step, int) else f".{_NAME if search_keys(str(step)) else step}"
         for step in path
     )
     return "".join(steps).lstrip(".")

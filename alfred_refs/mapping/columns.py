@@ -1,20 +1,33 @@
-"""Column types: JSON values to Python and stored values.
+"""Values of a column: JSON of a model to Python and back, and what PostgreSQL stores.
 
-What PostgreSQL makes of a value when it stores it: what it rounds, pads or has no room for.
+`values_of` returns the `Values` of a SQL type: a description of what fits, a JSON schema, the
+filter operators, and a pair of conversions. `accept` converts and checks what a model gave; `show`
+converts a Python value to JSON. Both leave refs as text: the session resolves them.
 
-SQL types and values come in; what is kept of values goes out, so that what is not stored yet can
-be compared as what is. Of a type that decorates another nobody knows what it makes of that. Pure.
+>>> dates = values_of(Date(), None)
+>>> dates.accept("2026-05-01")
+datetime.date(2026, 5, 1)
+>>> dates.show(dates.accept("2026-05-01"))
+'2026-05-01'
+>>> dates.accept("May")
+Traceback (most recent call last):
+    ...
+alfred_refs.mapping.columns.UnfitValueError: a column takes a date such as '2026-05-01'
+>>> prices = values_of(Numeric(5, 2), None)
+>>> prices.expected, prices.digits.expected
+('a number', 'a number with at most 2 decimals, below 1,000')
+>>> values_of(Enum("soup", "stew"), None).schema
+{'type': 'string', 'enum': ['soup', 'stew']}
 
-The values of a column as a model gives and sees them: JSON on one side, Python on the other.
+- pydantic validates and converts; on top of it are checks for what PostgreSQL or a driver would
+  round, pad, truncate or read differently: digits, microseconds, infinity, NUL, time zones.
+- `accept` is for values that are compared, `accept_new` for values that are stored: those must
+  also have room in the column.
+- Values are compared as PostgreSQL has stored them: `CHAR` padded, `REAL` in single precision.
 
-    values = values_of(Date(), None)
-    values.wanted                       "a date such as '2026-05-01'"
-    values.accept("2026-05-01")         datetime.date(2026, 5, 1)
-    values.accept("May")                raises UnfitValueError, which says what is wanted
-    values.show(date(2026, 5, 1))       "2026-05-01"
-
-Pydantic checks and converts; beside it stands what PostgreSQL or a driver would take otherwise.
-Refs stay text: the session knows what they name. Pure.
+Limits: a custom type (`TypeDecorator`) may convert values in any way. If it declares no Python
+type, its values can be shown and tested for NULL, and nothing else. The operators are those of
+PostgreSQL; other databases are not considered. Nothing here emits SQL.
 """
 
 from __future__ import annotations
@@ -67,25 +80,27 @@ from alfred_refs.mapping.key_columns import (
     undecorated_type,
 )
 
-_WRITTEN_OUT = 12  # digits of a limit that is told as a number
-_SINGLE = 24  # bits of a number in single precision
+# What PostgreSQL stores
+
+_WRITTEN_OUT = 12  # digits of the largest limit that is written as 1,000 and not as 10^3
+_SINGLE = 24  # bits of the mantissa in single precision
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """How many digits a number may have, as `NUMERIC` says it.
+    """The digits of a number that a `NUMERIC` column has room for.
 
     Attributes:
-        whole: before the point.
-        decimals: behind it.
+        whole: digits before the decimal point.
+        decimals: digits after it; negative if it rounds to tens, hundreds and so on.
     """
 
     whole: int
     decimals: int
 
     @property
-    def wanted(self) -> str:
-        """The same in words."""
+    def expected(self) -> str:
+        """A description for a model."""
         number = {0: "a whole number", 1: "a number with at most 1 decimal"}.get(
             self.decimals, f"a number with at most {self.decimals} decimals"
         )
@@ -95,18 +110,18 @@ class Digits:
         return f"{number}, below {below}"
 
     def fit(self, value: Any) -> bool:
-        """Tell whether a number is stored as it is; one that is rounded does not fit."""
+        """Return whether a number is stored exactly, neither rounded nor refused."""
         number = value if isinstance(value, Decimal) else Decimal(repr(value))
         _, digits, exponent = number.as_tuple()
         if not number or not isinstance(exponent, int):
             return not number
-        kept = str(int("".join(map(str, digits)))).rstrip("0")
-        last = number.adjusted() - len(kept) + 1
+        significant = str(int("".join(map(str, digits)))).rstrip("0")
+        last = number.adjusted() - len(significant) + 1
         return number.adjusted() < self.whole and last >= -self.decimals
 
 
 def digits_of(type_: TypeEngine[Any]) -> Digits | None:
-    """Return how many digits a type has room for; `None` for any, as floating point has."""
+    """Return the digits that a type has room for, `None` if it sets no limit."""
     if not isinstance(type_, Numeric) or isinstance(type_, Float) or type_.precision is None:
         return None
     decimals = type_.scale or 0
@@ -114,19 +129,19 @@ def digits_of(type_: TypeEngine[Any]) -> Digits | None:
 
 
 def decimals_of(type_: TypeEngine[Any]) -> int | None:
-    """Return how many digits of a second a type has room for, where it says that."""
+    """Return the digits of a second that a type has room for, `None` if it sets no limit."""
     if isinstance(type_, Interval):
         return type_.second_precision
     return type_.precision if isinstance(type_, TIMESTAMP | TIME | INTERVAL) else None
 
 
 def microsecond_of(value: Any) -> int:
-    """Return the microseconds beside the whole seconds of a time or a duration."""
+    """Return the microseconds of a time or a duration, without its whole seconds."""
     return int(value.microseconds if isinstance(value, dt.timedelta) else value.microsecond)
 
 
 def is_exact(type_: TypeEngine[Any]) -> bool:
-    """Tell whether nothing is rounded when a value is loaded: a decimal to a float, or back."""
+    """Return whether loading a value rounds nothing: no decimal to float, no float to decimal."""
     if isinstance(type_, Float):  # which is a `Numeric`, too, in SQLAlchemy 2.0
         return not type_.asdecimal
     if isinstance(type_, Numeric):
@@ -135,23 +150,23 @@ def is_exact(type_: TypeEngine[Any]) -> bool:
 
 
 def stored_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the SQL type that a column has, whatever decorates it."""
+    """Return the SQL type of a column, below all custom types."""
     while isinstance(type_, TypeDecorator) and not isinstance(type_, Interval):
         type_ = type_.impl_instance
     return type_
 
 
 def is_interval(type_: TypeEngine[Any]) -> bool:
-    """Tell whether a type is of durations, whatever decorates it."""
+    """Return whether a type is one of durations, below all custom types."""
     return isinstance(stored_type(type_), Interval | INTERVAL)
 
 
-def form_of(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """Return what makes of a value what is stored: texts padded, numbers in single precision.
+def storage_of(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+    """Return the function from a value to what is stored: padded text, single precision.
 
     Returns:
-        `None` if a type stores values as they are. What is made raises `OverflowError` for a
-        number that single precision has not.
+        `None` if the type stores values unchanged. The function raises `OverflowError` for a
+        number outside the range of single precision.
     """
     if isinstance(type_, CHAR | NCHAR):
         length = type_.length or 1
@@ -163,25 +178,28 @@ def form_of(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:
 
 
 def _single(value: float) -> float:
-    """Return a number as single precision has it, in as few digits as tell it.
+    """Round a number to single precision; return the shortest decimal that rounds to it.
 
     Raises:
-        OverflowError: it is too great for that, or too small.
+        OverflowError: the number is outside the range.
     """
     packed = struct.pack("<f", value)
     [near] = struct.unpack("<f", packed)
     if value and not near:
         raise OverflowError
-    told = (float(f"{near:.{digits}g}") for digits in range(6, 9))
-    return next((each for each in told if _is_near(each, packed)), float(f"{near:.9g}"))
+    shortened = (float(f"{near:.{digits}g}") for digits in range(6, 9))
+    # nine digits identify every number in single precision
+    return next((each for each in shortened if _packs_to(each, packed)), float(f"{near:.9g}"))
 
 
-def _is_near(value: float, packed: bytes) -> bool:
+def _packs_to(value: float, packed: bytes) -> bool:
     try:
         return struct.pack("<f", value) == packed
-    except OverflowError:  # the greatest number, in few digits
+    except OverflowError:  # the largest number, rounded up
         return False
 
+
+# What a model may give, and how it is shown
 
 Family = Literal[
     "ref", "text", "number", "boolean", "time", "choice", "uuid", "json", "list", "opaque"
@@ -191,7 +209,7 @@ _COMPARED = ("=", "!=", "neq", "in", "not_in")
 _ORDERED = (">", "<", ">=", "<=")
 _NULL = ("is_null", "is_not_null")
 
-# family of values -> what a filter may ask of them
+# family of values -> operators that a filter may use
 _OPERATORS: Mapping[Family, tuple[str, ...]] = {
     "ref": (*_COMPARED, *_NULL),
     "text": (*_COMPARED, *_ORDERED, "ilike", *_NULL),
@@ -205,35 +223,36 @@ _OPERATORS: Mapping[Family, tuple[str, ...]] = {
     "opaque": _NULL,
 }
 
+# PostgreSQL's `@>` ignores dimensions, so `contains` is left out
 _OF_LISTS_IN_LISTS = ("=", "!=", "neq", *_NULL)
 
-# SQL types, the first that fits -> the family whose operators PostgreSQL has for them: what a
-# column has in Python may be kept as anything
+# SQL types, the first that fits -> the family whose operators PostgreSQL supports for them: a
+# custom type may store a Python type as any other
 _LIKE: Sequence[tuple[tuple[type[TypeEngine[Any]], ...], Family]] = (
     ((Boolean, Enum, Uuid), "boolean"),
     ((String,), "text"),
     ((Integer, Numeric, Float, Date, DateTime, Time, Interval, INTERVAL), "number"),
 )
 
-# widest type first: `SmallInteger` and `BigInteger` are integers too
+# subclasses first: `SmallInteger` and `BigInteger` are subclasses of `Integer`
 _INTEGER_BITS = ((SmallInteger, 16), (BigInteger, 64), (Integer, 32))
 
 
 _DAY = dt.timedelta(days=1)
 _ANY_DAY = dt.date(2000, 1, 2)
-_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")  # than a microsecond
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")  # more precise than a microsecond
 
 
 class UnfitValueError(ValueError):
-    """A value does not fit a column; it is not repeated.
+    """A value does not fit a column; the message does not repeat it.
 
     Attributes:
-        wanted: what would fit.
+        expected: a description of what fits.
     """
 
-    def __init__(self, wanted: str) -> None:
-        self.wanted = wanted
-        super().__init__(f"a column takes {wanted}")
+    def __init__(self, expected: str) -> None:
+        self.expected = expected
+        super().__init__(f"a column takes {expected}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,19 +260,21 @@ class Values:
     """The values of one column.
 
     Attributes:
-        family: what kind they are of.
-        wanted: what a model is to give, in words: "an integer".
+        family: their kind, which determines the operators.
+        expected: a description for a model: "an integer".
         schema: the same as JSON schema.
-        item: what the elements of a list are.
-        longest: characters that fit, where the type says so.
-        digits: how many fit, where the type says so.
-        decimals: how many digits of a second fit, where the type says so.
-        asked: what a filter may ask of them where that is not all that it may of the family.
-        exact: whether Python has them as the database has, to the last digit.
+        accept_one: converts and checks a JSON value that is not null.
+        show_one: converts a Python value that is not `None` to JSON.
+        item: the values of the elements of a list.
+        longest: the number of characters that fit, if limited.
+        digits: the digits of a number that fit, if limited.
+        decimals: the digits of a second that fit, if limited.
+        supported: the operators of the family that PostgreSQL has for the type, if not all.
+        exact: whether the values in Python equal those in the database to the last digit.
     """
 
     family: Family
-    wanted: str
+    expected: str
     schema: Mapping[str, Any]
     accept_one: Callable[[Any], Any]
     show_one: Callable[[Any], Any]
@@ -261,57 +282,57 @@ class Values:
     longest: int | None = None
     digits: Digits | None = None
     decimals: int | None = None
-    asked: tuple[str, ...] | None = None
+    supported: tuple[str, ...] | None = None
     exact: bool = True
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """What a filter may ask of these values."""
-        return _OPERATORS[self.family] if self.asked is None else self.asked
+        """The operators that a filter may use."""
+        return _OPERATORS[self.family] if self.supported is None else self.supported
 
     @property
     def ordered(self) -> bool:
-        """Whether rows can be put in their order."""
+        """Whether rows can be sorted by them."""
         has_order = self.family in ("text", "number", "boolean", "time", "choice")
         return has_order and "=" in self.operators
 
     def accept(self, given: Any) -> Any:
-        """Return what a model gave as the column has it in Python; refs stay text.
+        """Convert a JSON value to the column's Python type; refs stay text.
 
         Raises:
-            UnfitValueError: it does not fit.
+            UnfitValueError: the value does not fit.
         """
         if given is None or (self.family == "ref" and given == ""):
             return None
         try:
             return self.accept_one(given)
         except OverflowError:
-            raise UnfitValueError(f"{self.wanted}, neither too great nor too small") from None
+            raise UnfitValueError(f"{self.expected}, neither too great nor too small") from None
         except (ValidationError, KeyError, TypeError):
-            raise UnfitValueError(self.wanted) from None
+            raise UnfitValueError(self.expected) from None
 
     def accept_new(self, given: Any) -> Any:
-        """Return what a model gave to be stored; that has to find room, too.
+        """Convert a JSON value that is to be stored, and check that the column has room for it.
 
         Raises:
-            UnfitValueError: it does not fit.
+            UnfitValueError: the value does not fit.
         """
         accepted = self.accept(given)
         self.check_room(accepted)
         return accepted
 
     def check_room(self, value: Any) -> None:
-        """Check that a value is stored as it is, neither refused nor rounded.
+        """Check that PostgreSQL stores a value exactly, neither rounded nor refused.
 
         Raises:
-            UnfitValueError: it is not.
+            UnfitValueError: it does not.
         """
         if value is None:
             return
         if self.longest is not None and len(value) > self.longest:
             raise UnfitValueError(f"at most {self.longest} characters")
         if self.digits is not None and not self.digits.fit(value):
-            raise UnfitValueError(self.digits.wanted)
+            raise UnfitValueError(self.digits.expected)
         if self.decimals is not None and microsecond_of(value) % 10 ** (6 - self.decimals):
             raise UnfitValueError(f"at most {self.decimals} digits of a second")
         if self.item is not None:
@@ -319,12 +340,12 @@ class Values:
                 self.item.check_room(each)
 
     def show(self, value: Any) -> Any:
-        """Return a value of the column as JSON; refs are text already."""
+        """Convert a value of the column to JSON; refs are text already."""
         return None if value is None else self.show_one(value)
 
 
 def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
-    """Return what values a column of a SQL type has, and of what entity if they are keys."""
+    """Return the values of a column, given its SQL type and its key column if it holds keys."""
     if key is not None:
         return _lists(_refs(key)) if key.array else _refs(key)
     type_ = undecorated_type(type_)
@@ -334,101 +355,97 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     python = None if is_ambiguous(type_) else python_type_of(type_)
     make = _BY_PYTHON_TYPE.get(python) if python is not None else None
     if make is None and isinstance(type_, TypeDecorator) and not is_ambiguous(type_):
-        return values_of(type_.impl_instance, None)  # its values are those of what it decorates
+        return values_of(type_.impl_instance, None)
     if make is None:
         return _opaque()
     stored = stored_type(type_)
     values = _text_uuids(stored) if python is str and isinstance(stored, Uuid) else make(stored)
-    usable = _usable(stored)
-    asked = tuple(each for each in values.operators if each in usable)
-    form = form_of(type_)
-    if form is not None:
+    of_stored = _operators_of(stored)
+    store = storage_of(type_)
+    if store is not None:
         accept, show = values.accept_one, values.show_one
         values = replace(
             values,
-            accept_one=lambda given: form(accept(given)),
-            show_one=lambda value: show(form(value)),
+            accept_one=lambda given: store(accept(given)),
+            show_one=lambda value: show(store(value)),
         )
-    # of what decorates a value nobody knows what it makes of that
+    # limits and precision of a custom type are unknown, so these read `type_`, not `stored`
     return replace(
         values,
         digits=digits_of(type_),
         decimals=decimals_of(type_),
-        asked=asked,
+        supported=tuple(each for each in values.operators if each in of_stored),
         exact=is_exact(type_),
     )
 
 
-def _usable(stored: TypeEngine[Any]) -> tuple[str, ...]:
-    """Return what PostgreSQL can tell of the values of a SQL type; of one unknown, null alone."""
+def _operators_of(stored: TypeEngine[Any]) -> tuple[str, ...]:
+    """Return the operators that PostgreSQL has for a SQL type; for an unknown one, NULL tests."""
     return next((_OPERATORS[like] for types, like in _LIKE if isinstance(stored, types)), _NULL)
 
 
 def _refs(key: KeyColumn) -> Values:
-    wanted = f"a ref of {key.entity}, such as '{key.entity}_1'"
+    expected = f"a ref of {key.entity}, such as '{key.entity}_1'"
     schema = {"type": "string", "description": f"{key.entity} ref, such as '{key.entity}_1'"}
     accept = TypeAdapter(Annotated[str, Field(strict=True)]).validate_python
-    return Values("ref", wanted, schema, accept, lambda ref: ref)
+    return Values("ref", expected, schema, accept, lambda ref: ref)
 
 
 def _lists(item: Values) -> Values:
     def accept(given: Any) -> list[Any]:
         if not isinstance(given, list):
             raise TypeError
-        # "" is null only where a column takes it for itself
+        # an empty ref means null as a value of its own, not as an element
         if item.family == "ref" and "" in given:
             raise TypeError
-        found = [None if each is None else item.accept_one(each) for each in given]
-        if item.item is not None and not _is_even(found):
+        accepted = [None if each is None else item.accept_one(each) for each in given]
+        if item.item is not None and not _is_rectangular(accepted):
             raise UnfitValueError("a list whose lists are all of one length, which is not 0")
-        return found
+        return accepted
 
     def show(value: Any) -> list[Any]:
-        # PostgreSQL keeps no array to the dimensions of its type
-        return [show(each) if isinstance(each, list) else of_one(each) for each in value]
+        # the number of dimensions in a type is not enforced: PostgreSQL stores any
+        return [show(each) if isinstance(each, list) else innermost.show(each) for each in value]
 
-    of_one = _innermost(item).show
-
+    innermost = item
+    while innermost.item is not None:
+        innermost = innermost.item
     schema = {"type": "array", "items": dict(item.schema)}
     family: Family = "list" if item.family != "opaque" else "opaque"
-    return Values(family, f"a list, each element {item.wanted}", schema, accept, show, item)
+    return Values(family, f"a list, each element {item.expected}", schema, accept, show, item)
 
 
-def _is_even(lists: Sequence[Any]) -> bool:
-    """Tell whether PostgreSQL has an array of these lists."""
+def _is_rectangular(lists: Sequence[Any]) -> bool:
+    """Return whether lists form an array of PostgreSQL: all of one length, not empty."""
     lengths = {0 if each is None else len(each) for each in lists}
     return not lengths or (len(lengths) == 1 and 0 not in lengths)
 
 
-def _innermost(values: Values) -> Values:
-    return values if values.item is None else _innermost(values.item)
-
-
 def _arrays(type_: ARRAY[Any]) -> Values:
-    """Return what values an array has, of as many dimensions as its type says."""
+    """Return the values of an array with as many dimensions as its type declares."""
     item = values_of(type_.item_type, None)
     stored = stored_type(type_.item_type)
-    # lists are compared by their elements, and PostgreSQL cannot compare plain JSON
-    is_compared = _usable(stored) != _NULL or isinstance(stored, JSONB)
+    # arrays are compared by their elements; PostgreSQL compares `jsonb` but not `json`
+    is_comparable = _operators_of(stored) != _NULL or isinstance(stored, JSONB)
     for level in range(type_.dimensions or 1):
-        asked = _NULL if not is_compared else _OF_LISTS_IN_LISTS if level else None
-        item = replace(_lists(item), asked=asked)
+        supported = _NULL if not is_comparable else _OF_LISTS_IN_LISTS if level else None
+        item = replace(_lists(item), supported=supported)
     return item
 
 
 def _choices(type_: Enum) -> Values:
     class_ = type_.enum_class
     every = [*class_.__members__.values()] if class_ is not None else type_.enums
-    # without the other names of members, unless the type has them too
+    # `__members__` includes aliases; the type has them only if it was built with all names
     objects = every if class_ is None or len(every) == len(type_.enums) else class_
     members = dict(zip(type_.enums, objects, strict=True))
     names = {member: name for name, member in members.items()}
-    wanted = "one of " + ", ".join(map(repr, members))
+    expected = "one of " + ", ".join(map(repr, members))
     schema = {"type": "string", "enum": list(members)}
-    return Values("choice", wanted, schema, members.__getitem__, lambda v: names.get(v, str(v)))
+    return Values("choice", expected, schema, members.__getitem__, lambda v: names.get(v, str(v)))
 
 
-def _opaque(_: object = None) -> Values:
+def _opaque() -> Values:
     def refuse(_: Any) -> Any:
         raise TypeError
 
@@ -436,7 +453,7 @@ def _opaque(_: object = None) -> Values:
 
 
 def _plain(value: Any) -> Any:
-    """Return any value as JSON: bytes in base64, what has no form of its own as text."""
+    """Convert any value to JSON: bytes to base64, an unknown type to text."""
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(bytes(value)).decode()
     if hasattr(value, "tolist"):
@@ -445,7 +462,7 @@ def _plain(value: Any) -> Any:
 
 
 def _no_number(value: Any) -> Any:
-    """Refuse a number, in text too: pydantic would take "20260101" for seconds since 1970."""
+    """Refuse a number, also as text: pydantic reads "20260101" as seconds since 1970."""
     if isinstance(value, bool | int | float):
         raise TypeError
     if isinstance(value, str):
@@ -494,7 +511,7 @@ def _numbers(python: type[Any], _: TypeEngine[Any]) -> Values:
 
 
 def shown_number(value: Any) -> Any:
-    """Return a number as JSON has it, as text where that would change it."""
+    """Convert a number to JSON: to text where a JSON number would change it."""
     if isinstance(value, Decimal):
         near = float(value)
         return near if math.isfinite(near) and Decimal(repr(near)) == value else str(value)
@@ -505,27 +522,27 @@ def _booleans(_: TypeEngine[Any]) -> Values:
     return Values("boolean", "true or false", {"type": "boolean"}, _type_validator(bool), bool)
 
 
-def _times(python: type[Any], wanted: str, form: str, type_: TypeEngine[Any]) -> Values:
+def _times(python: type[Any], expected: str, form: str, type_: TypeEngine[Any]) -> Values:
     check = _type_validator(python, BeforeValidator(_no_number))
 
     def accept(given: Any) -> Any:
-        # neither Python nor PostgreSQL has them: they would be cut
+        # neither Python nor PostgreSQL stores them: they would be cut off
         if isinstance(given, str) and _FINER.search(given):
             raise UnfitValueError("at most 6 digits of a second")
         return _in_zone(check(given), type_)
 
     schema = {"type": "string", "format": form}
-    return Values("time", wanted, schema, accept, to_jsonable_python)
+    return Values("time", expected, schema, accept, to_jsonable_python)
 
 
 def _in_zone(value: Any, type_: TypeEngine[Any]) -> Any:
-    """Return a time in the zone that its column needs: UTC where none was said, none for none."""
+    """Convert a time for its column: with a zone (UTC if none was given), or naive in UTC."""
     if not isinstance(type_, DateTime | Time):
         return value
     if type_.timezone:
         value = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
         if isinstance(value, dt.datetime):
-            # drivers read it back in a zone of their own: it must be a time there too
+            # a driver returns it in the session's zone: it must be in range there too
             _ = value.astimezone(dt.UTC) - _DAY, value.astimezone(dt.UTC) + _DAY
         return value
     if value.tzinfo is None:
@@ -541,7 +558,7 @@ def _uuids(_: TypeEngine[Any]) -> Values:
 
 
 def _text_uuids(type_: TypeEngine[Any]) -> Values:
-    """Return the values of a column whose UUIDs are text in Python."""
+    """Return the values of a column whose UUIDs are `str` in Python."""
     values = _uuids(type_)
     return replace(values, accept_one=lambda given: str(values.accept_one(given)))
 
@@ -549,26 +566,26 @@ def _text_uuids(type_: TypeEngine[Any]) -> Values:
 def _documents(_: JSON) -> Values:
     def accept(given: Any) -> Any:
         try:
-            json.dumps(given, allow_nan=False)  # Python's JSON has infinity, PostgreSQL's has not
+            json.dumps(given, allow_nan=False)  # PostgreSQL refuses Infinity and NaN
         except ValueError:
             raise UnfitValueError("any JSON value, numbers finite") from None
         return given
 
     def show(value: Any) -> Any:
-        # as drivers load it; a type that decorates JSON may make something else of it
+        # a custom type over JSON may return something else
         return value if isinstance(value, dict | list | str | int | float) else _plain(value)
 
     return Values("json", "any JSON value", {}, accept, show)
 
 
-# SQL type -> what makes the `Values` of its columns
+# SQL type -> function that returns its `Values`
 _BY_SQL_TYPE: Sequence[tuple[type[TypeEngine[Any]], Callable[[Any], Values]]] = (
     (ARRAY, _arrays),
     (Enum, _choices),
     (JSON, _documents),
 )
 
-# the Python type of a column's values -> what makes their `Values`
+# Python type of a column's values -> function that returns their `Values`
 _BY_PYTHON_TYPE: Mapping[type[Any], Callable[[TypeEngine[Any]], Values]] = {
     str: _texts,
     int: _integers,

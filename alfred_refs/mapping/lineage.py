@@ -1,42 +1,42 @@
-"""Column lineage: which keys a SQL expression returns.
+"""Column lineage: which keys the value of a SQL expression shows.
 
-Where keys stand in a value of a result: it is one, or a list or JSON object with some in it.
+The input is an expression of a result: a column, a function, a CASE, a scalar subquery. The output
+is a `KeyShape`, which says where in the value keys are, or an error if the value depends on a key
+in a way that no ref can replace.
 
-    select(Recipe.id)                                   KeyColumn("recipes.id", ...)
-    select(func.array_agg(Recipe.id))                   Listed(SpelledKey(...))
-    select(func.json_build_object("id", Recipe.id))     JsonObject((("id", SpelledKey(...)),))
-    select(Recipe.name)                                 None
+>>> from alfred_refs.mapping.entities import Entities
+>>> from alfred_refs.mapping.keys import RefPolicy
+>>> from sqlalchemy import func
+>>> lineage = Lineage(Entities(RefPolicy()).of_column)
+>>> recipes = Recipe.__table__.c
+>>> lineage.of(recipes.id)
+KeyColumn(name='recipes.id', entity='recipe', ...)
+>>> lineage.of(func.array_agg(recipes.id))
+ArrayShape(item=SpelledKey(column=KeyColumn(name='recipes.id', ...)))
+>>> lineage.of(recipes.name) is None
+True
+>>> lineage.of(func.md5(recipes.id))
+Traceback (most recent call last):
+    ...
+alfred_refs.errors.UntranslatableError: a result shows keys of recipes.id inside an expression; ...
 
-`lineage` answers with these, and `statements.rendering` goes by them. Frozen values.
+| expression | shape |
+| --- | --- |
+| `Recipe.id`, `coalesce(Recipe.id, x)`, `max(Recipe.id)` | `KeyColumn`: the value is a key |
+| `cast(Recipe.id, String)` | `SpelledKey`: the value is the text of a key |
+| `array_agg(Recipe.id)`, `json_agg(Recipe.id)` | `ArrayShape`: a list of keys |
+| `json_build_object("id", Recipe.id)` | `JsonObject`: a document with keys in some fields |
+| `Recipe.name`, `count(Recipe.id)`, `Recipe.id == x` | `None`: plain data |
+| `text("..")`, `literal_column("..")` | `Unknown`: each value is examined when it is fetched |
 
-SQL functions that hand keys on: what the value of each is, given its arguments.
+To support another function of PostgreSQL, add it to one of the tables in the section "SQL
+functions". `PASS_THROUGH` and `ARRAY_ARGUMENTS` also determine which arguments of a call may be
+refs (`statements.dataflow`), because the arguments of one call are keys of one entity. A function
+that is in no table shows no keys if its arguments show none, and is refused otherwise.
 
-    coalesce(recipes.parent_id, recipes.id) one of the two keys
-    array_agg(recipes.id)                   a list of keys
-    json_build_object("id", recipes.id)     an object with a key in it
-    array_length(recipes.ids, 1)            no key: it measures
-
-A function is taught here, by its name in the database: what `PASS_THROUGH` and `ARRAY_ARGUMENTS`
-say also decides which arguments a ref is resolved for, as those of one call are of one entity. For
-a function that is not known the answer is `NotImplemented`: its value has no keys only if its
-arguments have none. Pure.
-
-What kind of thing an expression is, and what its value shows once it is cast to another type.
-
-    cast(Recipe.id, String)    text that is a key: it has a ref
-    cast(Recipe.id, Integer)   raises: what would come out is no key any more
-    cast(Recipe.data, JSON)    JSON stays JSON
-
-Pure.
-
-Column lineage: the key columns from which the value of an expression comes.
-
-    Recipe.id, coalesce(Recipe.id, x)    a key of recipes.id
-    array_agg(Recipe.id)                 a list of them
-    Recipe.name                          `None`: plain data
-    Recipe.id.concat("!")                raises: no ref can stand for what comes out
-
-An expression comes in, the shape of its values goes out, as `shapes` has it. Pure.
+Limits: shapes are derived from the expression alone. A function of the application that looks up
+keys and declares another return type is not detected. Nothing here emits SQL; the shapes are
+applied to rows by `statements.results`.
 """
 
 from __future__ import annotations
@@ -91,13 +91,15 @@ from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.key_columns import KeyColumn, is_text_uuid, key_type_of
 from alfred_refs.mapping.keys import KeyType
 
+# Shapes: where keys are in a value
+
 
 @dataclass(frozen=True, slots=True)
 class SpelledKey:
-    """A key that may be spelled otherwise than its column has it: as text, or as JSON has it.
+    """A key that may be spelled in another way than its column does: as text, or in JSON.
 
     Attributes:
-        column: where the key comes from; of an array it is one of the items.
+        column: the column of the key; for an array column the key is one of the items.
     """
 
     column: KeyColumn
@@ -109,7 +111,7 @@ class Unknown:
 
     Attributes:
         key_types: the types of key that it may be.
-        within: whether a key may also stand inside a text.
+        within: whether a key may also be part of a text.
     """
 
     key_types: tuple[KeyType, ...]
@@ -118,32 +120,32 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """A list of values of one kind; where they are keys, of any number of dimensions."""
+    """A list whose items have one shape; a list of keys has any number of dimensions."""
 
     item: KeyShape
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A list in which each position has a kind of its own."""
+    """A list in which each position has its own shape."""
 
     items: tuple[KeyShape, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterName:
-    """The name of a field that is a parameter of the statement, by its place in the shape."""
+    """A field name that is a bound parameter, by its index in the statement's parameters."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """A JSON object whose fields have names.
+    """A JSON object with named fields.
 
     Attributes:
-        fields: what each shows.
-        rest: what fields of other names show.
+        fields: the name and the shape of each field.
+        rest: the shape of all other fields.
     """
 
     fields: tuple[tuple[str | ParameterName, KeyShape], ...]
@@ -152,7 +154,7 @@ class JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class JsonPairs:
-    """A JSON object made from pairs: all its names are of one kind, and all its values."""
+    """A JSON object aggregated from pairs: its names have one shape, and so have its values."""
 
     name: KeyShape
     value: KeyShape
@@ -161,14 +163,14 @@ class JsonPairs:
 KeyShape = KeyColumn | SpelledKey | Unknown | ArrayShape | Series | JsonObject | JsonPairs | None
 
 UNKNOWN: Final = Unknown(("uuid", "integer", "string"), within=True)
-"""The statement does not tell where a value comes from."""
+"""The statement does not show where a value comes from."""
 
 UNTYPED: Final = Unknown(("uuid",))
-"""A function of plain data whose type is not known: it may look something up, such as a UUID."""
+"""A function of plain data with an unknown return type: it may look up a UUID."""
 
 
 def columns_in(shape: KeyShape) -> Iterator[KeyColumn]:
-    """Yield the columns whose keys a value shows."""
+    """Yield the columns whose keys a shape contains."""
     match shape:
         case KeyColumn():
             yield shape
@@ -180,7 +182,7 @@ def columns_in(shape: KeyShape) -> Iterator[KeyColumn]:
 
 
 def unknowns_in(shape: KeyShape) -> Iterator[Unknown]:
-    """Yield what is of unknown origin in a value."""
+    """Yield the parts of a shape that are of unknown origin."""
     if isinstance(shape, Unknown):
         yield shape
     for part in _parts(shape):
@@ -188,7 +190,7 @@ def unknowns_in(shape: KeyShape) -> Iterator[Unknown]:
 
 
 def names_in(shape: KeyShape) -> Iterator[str | ParameterName]:
-    """Yield the names of all fields in a value."""
+    """Yield the names of all fields in a shape."""
     if isinstance(shape, JsonObject):
         yield from (name for name, _ in shape.fields)
     for part in _parts(shape):
@@ -210,7 +212,7 @@ def _parts(shape: KeyShape) -> Sequence[KeyShape]:
 
 
 def with_parts(shape: KeyShape, change: Callable[[KeyShape], KeyShape]) -> KeyShape:
-    """Return the same list or record with other parts; what has no parts stays as it is."""
+    """Return a list or object with each part changed; return any other shape itself."""
     match shape:
         case ArrayShape():
             return ArrayShape(change(shape.item))
@@ -226,7 +228,7 @@ def with_parts(shape: KeyShape, change: Callable[[KeyShape], KeyShape]) -> KeySh
 
 
 def array_shape(item: KeyShape) -> KeyShape:
-    """Return what an array of such items shows; one of arrays has another dimension."""
+    """Return the shape of an array; an array of arrays is one of more dimensions."""
     if item is None or isinstance(item, Unknown):
         return item
     if isinstance(item, ArrayShape) and isinstance(item.item, SpelledKey):
@@ -235,36 +237,36 @@ def array_shape(item: KeyShape) -> KeyShape:
 
 
 def item_of(shape: KeyShape) -> KeyShape:
-    """Return what the items of a list show."""
+    """Return the shape of the items of a list."""
     if is_array(shape):
         return with_other_spelling(shape)
     return shape.item if isinstance(shape, ArrayShape) else shape
 
 
 def with_other_spelling(shape: KeyShape) -> KeyShape:
-    """Return what is shown once its keys may be spelled otherwise; of an array, its items."""
+    """Return the shape after a change of type; for an array column, that of its items."""
     return SpelledKey(shape) if isinstance(shape, KeyColumn) else shape
 
 
 def as_json(shape: KeyShape) -> KeyShape:
-    """Return what is shown once a value has become part of a JSON document."""
+    """Return the shape of a value inside a JSON document."""
     return (
         ArrayShape(with_other_spelling(shape)) if is_array(shape) else with_other_spelling(shape)
     )
 
 
 def is_array(shape: KeyShape) -> bool:
-    """Tell whether a value is an array column's own."""
+    """Return whether a shape is that of an array column."""
     return isinstance(shape, KeyColumn) and shape.array
 
 
 def is_container(shape: KeyShape) -> bool:
-    """Tell whether a value is a list or record in which keys stand."""
+    """Return whether a shape is a list or object that contains keys."""
     return is_array(shape) or isinstance(shape, ArrayShape | Series | JsonObject | JsonPairs)
 
 
-def alike(one: KeyShape, other: KeyShape) -> KeyShape:
-    """Return what a value shows that is one or the other, `None` if they cannot be mixed."""
+def common_shape(one: KeyShape, other: KeyShape) -> KeyShape:
+    """Return the shape of a value that has either shape, `None` if they cannot be mixed."""
     if _anonymous(one) == _anonymous(other):
         return one
     if is_container(one) != is_container(other):
@@ -274,7 +276,7 @@ def alike(one: KeyShape, other: KeyShape) -> KeyShape:
 
 
 def _anonymous(shape: KeyShape) -> KeyShape:
-    """Leave out where keys come from, and keep what they are keys of."""
+    """Remove the names of columns, which do not matter when shapes are compared."""
     match shape:
         case KeyColumn():
             return replace(shape, name="")
@@ -284,7 +286,9 @@ def _anonymous(shape: KeyShape) -> KeyShape:
             return with_parts(shape, _anonymous)
 
 
-# Functions whose result is one of these arguments, unchanged; the others only choose.
+# SQL functions
+
+# Functions that return one of these arguments unchanged; the other arguments select which.
 _EVERY, _FIRST, _FIRST_AND_DEFAULT = slice(None), slice(1), slice(0, None, 2)
 PASS_THROUGH = {
     **dict.fromkeys(("max", "min", "any_value", "coalesce", "greatest", "least"), _EVERY),
@@ -292,7 +296,7 @@ PASS_THROUGH = {
     **dict.fromkeys(("lag", "lead"), _FIRST_AND_DEFAULT),
 }
 
-# Functions that return an array of the same keys, from which of their arguments.
+# Functions that return an array of the keys in these arguments.
 ARRAYS = {
     **dict.fromkeys(("array_remove", "trim_array", "array_reverse", "array_sort"), _FIRST),
     **dict.fromkeys(("array_append", "array_prepend", "array_cat"), _EVERY),
@@ -300,8 +304,8 @@ ARRAYS = {
     "array_replace": slice(0, None, 2),
 }
 
-# Functions of arrays: how many lists deeper each argument is than the elements; `None` has nothing
-# to do with them.
+# Functions of arrays -> for each argument, how many dimensions it has more than the elements;
+# `None` if it is unrelated to them.
 ARRAY_ARGUMENTS: Mapping[str, tuple[int | None, ...]] = {
     **dict.fromkeys(ARRAYS, (1, None, None)),
     "array_append": (1, 0),
@@ -313,10 +317,10 @@ ARRAY_ARGUMENTS: Mapping[str, tuple[int | None, ...]] = {
     "array_positions": (1, 0),
 }
 
-# Functions that make a record: every other argument is a name, the rest are values.
+# Functions that build a JSON object from alternating names and values.
 RECORDS = ("json_build_object", "jsonb_build_object")
 
-# Functions that count or measure: their result tells no key.
+# Functions that count or measure: their result reveals no key.
 _MEASURING = (
     *("cardinality", "array_length", "array_ndims", "array_lower", "array_upper"),
     *("array_position", "array_positions", "json_array_length", "jsonb_array_length"),
@@ -324,15 +328,8 @@ _MEASURING = (
 )
 
 
-def is_taught(name: str) -> bool:
-    """Tell whether `shape_by` knows a function: the shapes of arguments need not be made else."""
-    return name in _MAKERS
-
-
-def shape_by(name: str, arguments: Sequence[KeyShape]) -> Any:
-    """Return what a function's value shows, or `NotImplemented`."""
-    maker = _MAKERS.get(name)
-    return NotImplemented if maker is None or not arguments else maker(arguments)
+# A rule returns the shape of a function's value, given the shapes of its arguments, of which there
+# is at least one; `NotImplemented` if the call is none that it covers.
 
 
 def _array(arguments: Sequence[KeyShape]) -> Any:
@@ -376,7 +373,7 @@ def _json_value(arguments: Sequence[KeyShape]) -> Any:
 
 
 def _may_be_quoted(shape: Any) -> bool:
-    """Tell whether a text stands alone as a JSON document: some drivers leave it in quotes."""
+    """Return whether a value is a JSON document of one text: some drivers leave its quotes."""
     return isinstance(shape, SpelledKey) and shape.column.key_type == "string"
 
 
@@ -392,7 +389,7 @@ def _nothing(_: Sequence[KeyShape]) -> KeyShape:
     return None
 
 
-_MAKERS: dict[str, Callable[[Sequence[KeyShape]], Any]] = {
+_RULES: dict[str, Callable[[Sequence[KeyShape]], Any]] = {
     "array_agg": _array,
     "unnest": _items,
     **dict.fromkeys(("json_array_elements", "jsonb_array_elements"), _json_items),
@@ -409,13 +406,15 @@ _MAKERS: dict[str, Callable[[Sequence[KeyShape]], Any]] = {
 }
 
 JSON_MAKERS = frozenset(
-    name for name in _MAKERS if name.startswith(("json", "to_json", "row_to", "array_to"))
+    name for name in _RULES if name.startswith(("json", "to_json", "row_to", "array_to"))
 ).union(RECORDS)
-"""Functions that take a whole row as a record."""
+"""Functions that convert a whole row to a JSON object."""
 
 
-# Operators whose result is no condition, whatever type the statement gives it.
-_MAKING = (
+# Kinds of expression
+
+# Operators whose result is not a condition, even if the statement declares it `Boolean`.
+_COMPUTING = (
     *(operators.add, operators.sub, operators.mul, operators.truediv, operators.floordiv),
     *(operators.mod, operators.neg, operators.concat_op, operators.getitem),
     *(operators.json_getitem_op, operators.json_path_getitem_op),
@@ -425,21 +424,22 @@ _MAKING = (
 
 
 def function_name(function: FunctionElement[Any]) -> str:
-    """Return a function's name, empty for one of another package: it may do anything."""
+    """Return the name of a built-in function, or an empty string: others may do anything."""
     packages = tuple(getattr(function, "packagenames", ()))
     name = getattr(function, "name", "")
     return str(name).lower() if packages in ((), ("pg_catalog",)) else ""
 
 
 def arguments_of(function: FunctionElement[Any]) -> list[Any]:
-    """Return the arguments of a function: a sequence's next value has none."""
+    """Return the arguments of a function; `next_value()` has none."""
     return list(getattr(function, "clauses", ()))
 
 
 def wrapped_in(element: Any) -> Any:
-    """Return the expression whose value another one has, such as a label; `None`: it has its own.
+    """Return the expression inside a label, a window or another wrapper; `None` for others.
 
-    What is left out is which rows an aggregate or a window is over, and in which order.
+    The wrappers do not change the value; they name it, or select and order the rows that an
+    aggregate or a window function reads.
     """
     match element:
         case Label() | Grouping() | Over() | UnaryExpression(operator=operators.distinct_op):
@@ -453,12 +453,14 @@ def wrapped_in(element: Any) -> Any:
 
 
 def choices_of(element: Any) -> Sequence[Any]:
-    """Return the expressions of which one gives an expression its value, unchanged.
+    """Return the expressions of which one is the value of an expression, unchanged.
 
-    case((x, Recipe.id), else_=None)     Recipe.id, None
-    coalesce(Recipe.id, other.id)        Recipe.id, other.id
-    max(Recipe.id).over()                max(Recipe.id)
-    lower(Recipe.name)                   none: it makes another value
+    | expression | choices |
+    | --- | --- |
+    | `case((x, Recipe.id), else_=None)` | `Recipe.id`, `None` |
+    | `coalesce(Recipe.id, other.id)` | `Recipe.id`, `other.id` |
+    | `max(Recipe.id).over()` | `max(Recipe.id)` |
+    | `lower(Recipe.name)` | none: it computes another value |
     """
     match element:
         case Case():
@@ -472,7 +474,7 @@ def choices_of(element: Any) -> Sequence[Any]:
 
 
 def is_document(element: Any) -> bool:
-    """Tell whether a value is a JSON document, or one of several to choose from."""
+    """Return whether an expression is a JSON document, or chooses among such."""
     if isinstance(element, FunctionElement) and function_name(element) in JSON_MAKERS:
         return True
     inner = [element.clause] if isinstance(element, Cast) else choices_of(element)
@@ -480,14 +482,14 @@ def is_document(element: Any) -> bool:
 
 
 def is_declared_boolean(element: Any) -> bool:
-    """Tell what is called true or false by the type of its operands, from a condition."""
+    """Return whether an expression is `Boolean` by declaration, not because it is a condition."""
     operator = element.operator
-    makes = operator in _MAKING or isinstance(operator, operators.custom_op)
-    return makes and isinstance(element.type, Boolean)
+    computes = operator in _COMPUTING or isinstance(operator, operators.custom_op)
+    return computes and isinstance(element.type, Boolean)
 
 
 def is_constant(element: Any) -> bool:
-    """Tell whether a value is no column's: a parameter, or written out, or made from nothing."""
+    """Return whether a value depends on no column: a literal, or a call without arguments."""
     match element:
         case BindParameter() | TextClause():
             return True
@@ -502,28 +504,34 @@ def is_constant(element: Any) -> bool:
 
 
 def parts_of(element: Any) -> Iterable[Any]:
-    """Return what an expression is made from."""
-    is_made = isinstance(element, ColumnElement | ClauseList | FunctionElement)
-    return element.get_children() if is_made else ()
+    """Return the operands of an expression."""
+    has_operands = isinstance(element, ColumnElement | ClauseList | FunctionElement)
+    return element.get_children() if has_operands else ()
 
 
 def is_null(element: Any) -> bool:
-    """Tell whether an expression is NULL, or left out."""
+    """Return whether an expression is NULL, or missing as in a CASE without ELSE."""
     inner = element.element if isinstance(element, Label) else element
     return inner is None or isinstance(inner, Null)
 
 
-ASK_RAW = (
+# Casts
+
+RAW_KEYS_REMEDY = (
     "select the key column itself, or use session.raw_keys() or "
     "execution_options(raw_keys=True) in trusted code"
 )
 
-# The longest text of a key of each type; a shorter text column would cut it.
+# The length of the longest text of a key of each type: a shorter text type would truncate it.
 _LONGEST = {"uuid": 36, "integer": 20}
 
 
-def cast_to(shape: KeyShape, type_: Any) -> KeyShape:
-    """Return what a value shows after a cast: keys may become text, JSON stays JSON."""
+def shape_of_cast(shape: KeyShape, type_: Any) -> KeyShape:
+    """Return the shape after a cast: keys may become text, JSON stays JSON.
+
+    Raises:
+        UntranslatableError: the cast changes or truncates a key.
+    """
     match shape:
         case None | Unknown():
             return shape
@@ -537,9 +545,9 @@ def cast_to(shape: KeyShape, type_: Any) -> KeyShape:
                 return with_other_spelling(shape)
         case KeyColumn() | ArrayShape() if isinstance(type_, ARRAY):
             item = item_of(shape)
-            if isinstance(item, SpelledKey):  # as a column of such items would hold it
+            if isinstance(item, SpelledKey):  # check the items as a column of their own
                 item = replace(item.column, array=False)
-            cast_to(item, type_.item_type)
+            shape_of_cast(item, type_.item_type)
             return as_json(shape)
         case _ if isinstance(type_, JSON) and not is_array(shape):
             return shape
@@ -547,14 +555,14 @@ def cast_to(shape: KeyShape, type_: Any) -> KeyShape:
 
 
 def _holds_text_of(column: KeyColumn, type_: Any) -> bool:
-    """Tell whether text of this type holds a whole key: a shorter one would cut it."""
+    """Return whether a text type has room for each key of a column, and does not pad it."""
     if not isinstance(type_, String) or isinstance(type_, CHAR | NCHAR | Enum):
         return False
     return type_.length is None or type_.length >= _LONGEST.get(column.key_type, type_.length + 1)
 
 
-def shape_of_cast(shape: KeyShape, type_: Any) -> KeyShape:
-    """Return what a key shows that a function gives a type of its own, or none."""
+def with_declared_type(shape: KeyShape, type_: Any) -> KeyShape:
+    """Return the shape of a key that passes through a function with a declared return type."""
     if not isinstance(shape, KeyColumn) or shape.array:
         return shape
     same = key_type_of(type_) == shape.key_type and is_text_uuid(type_) == shape.as_text
@@ -562,25 +570,29 @@ def shape_of_cast(shape: KeyShape, type_: Any) -> KeyShape:
 
 
 def untranslatable(columns: Iterable[KeyColumn]) -> UntranslatableError:
-    """Return the error for a result that would show keys of these columns."""
+    """Build the error for a result that would show keys of these columns."""
     names = ", ".join(sorted({column.name for column in columns}))
-    return UntranslatableError(f"a result shows keys of {names} inside an expression", ASK_RAW)
+    return UntranslatableError(
+        f"a result shows keys of {names} inside an expression", RAW_KEYS_REMEDY
+    )
 
 
-# A constant written out in SQL, with or without a cast.
+# Lineage
+
+# A literal in SQL text, with or without a cast.
 _CONSTANT = re.compile(
     r"\s*('[^']*'|-?\d+(\.\d+)?|null|true|false)\s*(::\s*\w+\s*(\[\])?)?\s*", re.IGNORECASE
 )
 
 
 class Lineage:
-    """From which key columns the values of expressions come.
+    """Derives the shapes of expressions from the columns in them.
 
     Args:
-        key_column: tells what keys a column of a table holds.
-        key_parameters: those that stand for keys, by name.
-        parameters: the names of the statement's parameters, in the order of its shape.
-        written: the table that a write is of, which a bare `column("id")` in it names.
+        key_column: returns the key column for a column of a table.
+        key_parameters: the bound parameters that are keys, by name.
+        parameters: the names of the statement's parameters, in order.
+        written: the table of an INSERT, UPDATE or DELETE; a bare `column("id")` is one of its own.
     """
 
     def __init__(
@@ -596,16 +608,20 @@ class Lineage:
         self._bare = {} if written is None else {column.name: column for column in written.c}
 
     def of_any(self, elements: Sequence[Any]) -> KeyShape:
-        """Return what a value shows that comes from one of several expressions.
+        """Return the shape of a value that is the result of one of several expressions.
 
         Raises:
-            UntranslatableError: keys are mixed with other values, or are not shown as they are.
+            UntranslatableError: keys are mixed with other values, or used in a computation.
         """
         others = [element for element in elements if not is_null(element)]
-        return _either([self.of(element) for element in others], others)
+        return _shape_of_any([self.of(element) for element in others], others)
 
     def of(self, element: Any) -> KeyShape:  # noqa: C901, PLR0911, PLR0912  # one case a construct
-        """Return what one expression shows."""
+        """Return the shape of the value of an expression.
+
+        Raises:
+            UntranslatableError: it shows keys in a way that refs cannot replace.
+        """
         match element:
             case _ if (bundle := sqla.bundle_of(element)) is not None:
                 return self._of_bundle(bundle)
@@ -614,17 +630,17 @@ class Lineage:
             case BindParameter():
                 return self._key_parameters.get(element.key)
             case TypeCoerce(type=Boolean()) | FunctionElement(type=Boolean()):
-                return self._of_claim(element)
+                return self._of_declared_boolean(element)
             case BinaryExpression() | UnaryExpression() if is_declared_boolean(element):
-                return self._of_claim(element)
+                return self._of_declared_boolean(element)
             case Cast(type=Boolean()):
                 return None
             case Cast() | TypeCoerce():
-                return cast_to(self.of(element.clause), element.type)
+                return shape_of_cast(self.of(element.clause), element.type)
             case _ if choices := choices_of(element):
                 shape = self.of_any(choices)
                 is_function = isinstance(element, FunctionElement)
-                return shape_of_cast(shape, element.type) if is_function else shape
+                return with_declared_type(shape, element.type) if is_function else shape
             case FunctionElement():
                 return self._of_function(element)
             case ScalarSelect():
@@ -644,7 +660,7 @@ class Lineage:
             case ColumnElement() if sqla.is_opaque(element):
                 return UNKNOWN
             case _:
-                return self._of_made(element)
+                return self._of_computed(element)
 
     def _of_column(self, element: ColumnClause[Any]) -> KeyShape:
         """Follow a column through subqueries and aliases to where its values come from."""
@@ -662,36 +678,37 @@ class Lineage:
         return None if is_constant else UNKNOWN  # literal_column(), a lightweight table()
 
     def _of_scalar_alias(self, table: FromClause) -> KeyShape:
-        """Return what `column_valued()` shows; `table_valued()` of a table is a row of it."""
+        """Return the shape of `column_valued()`; `Table.table_valued()` is a whole row."""
         if isinstance(table, TableValuedAlias) and len(table.c) == 1:
             return self._of_table_function(table, table.c[0])
         return self._of_whole_row(table)
 
     def _of_table_function(self, table: TableValuedAlias, column: Any) -> KeyShape:
-        """Return what a column shows of the rows that a function makes, such as `unnest()`."""
+        """Return the shape of a column of a set-returning function, such as `unnest()`."""
         shape = self.of(table.element)
-        is_first = column is list(table.c)[0]  # noqa: RUF015  # next() would not tell it is there
+        is_first = column is list(table.c)[0]  # noqa: RUF015  # `c` may be empty
         return shape if is_first or isinstance(shape, Unknown) else None
 
     def _of_function(self, element: FunctionElement[Any]) -> KeyShape:
-        if isinstance(element, next_value):  # a new number is nobody's key yet
+        if isinstance(element, next_value):  # no row has this number yet
             return None
         name, arguments = function_name(element), arguments_of(element)
         if name in ARRAYS:
             parts = arguments[ARRAYS[name]]
-            return array_shape(_either([item_of(self.of(part)) for part in parts], parts))
+            return array_shape(_shape_of_any([item_of(self.of(part)) for part in parts], parts))
         if name in RECORDS:
             return self._of_record(arguments)
-        part = self._of_json_part if name in JSON_MAKERS else self.of
         if name == "count":
             return None
-        if not is_taught(name):
-            return self._of_made(element)
-        known = shape_by(name, [part(argument) for argument in arguments])
-        return self._of_made(element) if known is NotImplemented else known
+        rule = _RULES.get(name)
+        if rule is None or not arguments:
+            return self._of_computed(element)
+        of_argument = self._of_json_part if name in JSON_MAKERS else self.of
+        shape = rule([of_argument(argument) for argument in arguments])
+        return self._of_computed(element) if shape is NotImplemented else shape
 
     def _of_json_part(self, element: Any) -> KeyShape:
-        """Return what a part of a JSON document shows; a whole row is a record in it."""
+        """Return the shape of a part of a JSON document, in which a whole row is an object."""
         match element:
             case TableValuedColumn() if not isinstance(element.scalar_alias, TableValuedAlias):
                 return self._of_row(element.scalar_alias)
@@ -702,7 +719,10 @@ class Lineage:
                 return self.of(element) if inner is None else self._of_json_part(inner)
 
     def _of_row(self, table: FromClause) -> KeyShape:
-        """Return what a whole row shows as JSON: the database may have more columns of a table."""
+        """Return the shape of a whole row as JSON.
+
+        Fields that the metadata does not have are unknown: the table may have more columns.
+        """
         fields = [(column, as_json(self.of(column))) for column in table.c]
         rest = None if sqla.underlying_table(table) is None else UNKNOWN
         if rest is None and not any(shape for _, shape in fields):
@@ -718,16 +738,16 @@ class Lineage:
         if not any(shapes) and None not in named:
             return None
         if None in named or len(names) != len(values):
-            # a name that is computed may be a key itself
+            # a computed field name may be a key
             shapes += [self.of(name) for name in names]
             columns = [column for part in shapes for column in columns_in(part)]
             if columns:
                 raise untranslatable(columns)
-            return _strongest(shapes)
+            return _least_known(shapes)
         return JsonObject(tuple(zip(named, shapes, strict=True)))  # type: ignore[arg-type]
 
     def _name(self, element: Any) -> ParameterName | str | None:
-        """Return a field's name: a parameter's value differs from execution to execution."""
+        """Return a field's name; for a parameter its index, since its value differs each time."""
         if isinstance(element, BindParameter) and element.key in self._parameters:
             return ParameterName(self._parameters.index(element.key))
         text = getattr(element, "text", None) or (
@@ -736,10 +756,10 @@ class Lineage:
         is_text = _CONSTANT.fullmatch(text) and text.strip()[0] == "'"
         return text.strip()[1:].partition("'")[0] if is_text else None
 
-    def _of_claim(self, element: Any) -> KeyShape:
-        """Return what is shown by what the program declares to be true or false.
+    def _of_declared_boolean(self, element: Any) -> KeyShape:
+        """Return the shape of an expression that the program declares to be `Boolean`.
 
-        The database goes by the expression, and may return a key: the values are looked at.
+        PostgreSQL ignores the declaration and may return a key, so its values are examined.
         """
         try:
             shapes = [self.of(part) for part in parts_of(element)]
@@ -749,7 +769,7 @@ class Lineage:
         return UNKNOWN if has_keys else None
 
     def _of_operator(self, element: BinaryExpression[Any]) -> KeyShape:
-        """Return what an item or a slice of an array shows, or two arrays joined."""
+        """Return the shape of an item or a slice of an array, or of two arrays joined."""
         left = self.of(element.left)
         is_list = (is_array(left) or isinstance(left, ArrayShape)) and not isinstance(
             element.left.type, JSON
@@ -761,20 +781,21 @@ class Lineage:
         right = self.of(element.right)
         if element.operator is operators.concat_op and isinstance(element.type, ARRAY):
             parts = [item_of(part) for part in (left, right)]
-            return array_shape(_either(parts, [element.left, element.right]))
-        return self._of_made(element)
+            return array_shape(_shape_of_any(parts, [element.left, element.right]))
+        return self._of_computed(element)
 
     def _of_bundle(self, bundle: Bundle[Any]) -> KeyShape:
-        """Return what a bundle shows: it becomes a row inside the row."""
+        """Return the shape of a `Bundle`, which is a row inside the row."""
         items = tuple(map(self.of, bundle.exprs))
         if not any(items):
             return None
+        # an overridden row processor sees keys and may return anything
         if type(bundle).create_row_processor is not Bundle.create_row_processor:
             raise untranslatable([c for item in items for c in columns_in(item)])
         return Series(items)
 
-    def _of_made(self, element: Any) -> KeyShape:
-        """Refuse what is made from keys: only plain data can be computed with."""
+    def _of_computed(self, element: Any) -> KeyShape:
+        """Refuse an expression that computes with keys; others are data, or unknown."""
         parts = [self.of(part) for part in parts_of(element)]
         columns = [column for part in parts for column in columns_in(part)]
         if columns:
@@ -782,28 +803,32 @@ class Lineage:
         untyped = isinstance(element, FunctionElement) and isinstance(
             element.type, NullType | Uuid
         )
-        return _strongest(parts) or (UNTYPED if untyped else None)
+        return _least_known(parts) or (UNTYPED if untyped else None)
 
     def _of_whole_row(self, table: FromClause) -> KeyShape:
-        """Refuse a row as one value, which drivers return as text, if it has keys."""
-        return self._of_made(ClauseList(*table.c))
+        """Refuse a whole row with keys as one value: drivers return it as text."""
+        return self._of_computed(ClauseList(*table.c))
 
 
-def _either(shapes: Sequence[KeyShape], elements: Sequence[Any]) -> KeyShape:
-    """Return what a value shows that is one of several; an empty JSON list may be one of them."""
-    found = [part for part in shapes if not (part is None or isinstance(part, Unknown))]
-    if UNKNOWN in shapes or not found:
-        return _strongest(shapes)
-    one: KeyShape = found[0]
-    for other in found[1:]:
-        one = alike(one, other)
-    others = [e for part, e in zip(shapes, elements, strict=True) if part not in found]
-    if one is None or (others and not (is_container(one) and all(map(is_constant, others)))):
-        raise untranslatable([column for part in found for column in columns_in(part)])
-    return one
+def _shape_of_any(shapes: Sequence[KeyShape], elements: Sequence[Any]) -> KeyShape:
+    """Return the shape of a value that is one of several expressions.
+
+    Keys do not mix with data, except that a constant may replace a list or object: `coalesce` of
+    an aggregate with an empty list.
+    """
+    keyed = [part for part in shapes if not (part is None or isinstance(part, Unknown))]
+    if UNKNOWN in shapes or not keyed:
+        return _least_known(shapes)
+    shape: KeyShape = keyed[0]
+    for other in keyed[1:]:
+        shape = common_shape(shape, other)
+    others = [e for part, e in zip(shapes, elements, strict=True) if part not in keyed]
+    if shape is None or (others and not (is_container(shape) and all(map(is_constant, others)))):
+        raise untranslatable([column for part in keyed for column in columns_in(part)])
+    return shape
 
 
-def _strongest(parts: Iterable[KeyShape]) -> Unknown | None:
-    """Return how little is known of a value that these are parts of."""
+def _least_known(parts: Iterable[KeyShape]) -> Unknown | None:
+    """Return the least known of the parts of a value, `None` if all are known to be data."""
     unknown = {each for part in parts for each in unknowns_in(part)}
     return UNKNOWN if UNKNOWN in unknown else next(iter(unknown), None)

@@ -61,7 +61,7 @@ from alfred_refs.errors import (
 )
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn, texts_in
-from alfred_refs.mapping.keys import EntityKey, Key, draft_named
+from alfred_refs.mapping.keys import EntityKey, Key, parse_draft_ref
 from alfred_refs.session.instances import AttributeValue, Boundary
 from alfred_refs.session.transactions import Transactions
 from alfred_refs.sqla import State
@@ -230,7 +230,7 @@ class DraftObjects:
             DraftContentError: it is of another class, or its content is no longer valid.
         """
         ref = _draft_in(ident)
-        entity = None if ref is None else self._entities.of_class(class_).own
+        entity = None if ref is None else self._entities.of_class(class_).own_entity
         if ref is None or entity is None or self._conversation.is_row(ref, entity):
             return None
         [draft] = self._conversation.read_drafts([ref], class_)
@@ -284,7 +284,7 @@ def _draft_in(ident: Any) -> str | None:
     parts = [*ident.values()] if isinstance(ident, Mapping) else ident
     if isinstance(parts, list | tuple) and len(parts) == 1:
         parts = parts[0]
-    return parts if isinstance(parts, str) and draft_named(parts) is not None else None
+    return parts if isinstance(parts, str) and parse_draft_ref(parts) is not None else None
 
 
 # Saving
@@ -365,12 +365,12 @@ class DraftSaving:
         new: dict[str, State] = {}
         for state, name, column, value in attributes:
             keys = self._entities.of_class(state.class_)
-            ref = draft_named(value) if isinstance(value, str) else None
+            ref = parse_draft_ref(value) if isinstance(value, str) else None
             if state.key is not None or name not in keys.primary or ref is None:
                 continue
-            if keys.own == ref.entity == column.entity:
+            if keys.own_entity == ref.entity == column.entity:
                 if value in new or value in self._conversation.saving:
-                    raise DraftTwiceError(value, keys.own)
+                    raise DraftTwiceError(value, keys.own_entity)
                 new[value] = state
         return new
 
@@ -407,7 +407,7 @@ class DraftSaving:
     def _new_keys(self, class_: type[Any], count: int) -> list[Key]:
         entities = self._entities
         # not None: the class has refs of its own
-        column = cast("Column[Any]", entities.primary_of(entities.name_of(class_)))
+        column = cast("Column[Any]", entities.primary_column_of(entities.name_of(class_)))
         check_new_keys(column, class_)
         session = cast(Session, self._session())  # alive: it flushes
         key_column = cast(KeyColumn, entities.of_column(column))
@@ -440,7 +440,7 @@ class DraftSaving:
         refs = [
             ref
             for ref, (entity, _) in self._conversation.saving.items()
-            if _violates(error, self._entities.primary_of(entity))
+            if _violates(error, self._entities.primary_column_of(entity))
         ]
         for draft in self._conversation.outside().read_drafts(refs):
             if draft.saved is not None:
@@ -468,7 +468,7 @@ class SessionRows:
         return not any(isinstance(bind, Connection) and bind.in_transaction() for bind in binds)
 
     def _mapper(self, entity: str) -> Mapper[Any] | None:
-        column = self._entities.primary_of(entity)
+        column = self._entities.primary_column_of(entity)
         return None if column is None else sqla.mapper_of_table(column.table)
 
     def existing(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
@@ -476,7 +476,7 @@ class SessionRows:
         session = self._session()
         rows: list[EntityKey] = []
         for entity, keys in by_entity(pairs).items():
-            column, mapper = self._entities.primary_of(entity), self._mapper(entity)
+            column, mapper = self._entities.primary_column_of(entity), self._mapper(entity)
             key_column = None if column is None else self._entities.of_column(column)
             if session is None or column is None or key_column is None or mapper is None:
                 continue
@@ -513,7 +513,7 @@ class _ReplacedRef:
 
 def _drafts_in(column: KeyColumn, value: Any) -> list[str]:
     """Return the strings in a value that have the form of a draft's ref."""
-    return [text for text in texts_in(column, value) if draft_named(text) is not None]
+    return [text for text in texts_in(column, value) if parse_draft_ref(text) is not None]
 
 
 def _insert_order(

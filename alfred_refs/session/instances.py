@@ -48,8 +48,9 @@ from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownRefError
 from alfred_refs.mapping.entities import ClassKeys, Entities
-from alfred_refs.mapping.key_columns import KeyColumn, Label, keys_in, texts_in, with_keys
-from alfred_refs.mapping.keys import EntityKey, Key, draft_named, token_of
+from alfred_refs.mapping.key_columns import KeyColumn, keys_in, texts_in, with_keys
+from alfred_refs.mapping.keys import EntityKey, Key, parse_draft_ref, token_of
+from alfred_refs.mapping.labels import Label
 from alfred_refs.session.attributes import (
     PickledRefs,
     RefAttribute,
@@ -270,7 +271,7 @@ class InstanceKeys:
             if name in unresolved:
                 continue
             value = state.dict.get(name)
-            if column.by is None:
+            if column.alternate is None:
                 yield from keys_in(column, value)
             else:
                 yield from self.rows_of(AttributeValue(state, name, column, value))
@@ -326,11 +327,11 @@ class InstanceKeys:
     def shower(self, attribute: AttributeValue, listed: type[list[Any]] = list) -> Show:
         """Return the function that puts refs in place of the keys in an attribute."""
         state, name, column, _ = attribute
-        if column.by is None:
+        if column.alternate is None:
             return shower(column, self._conversation, listed)
         rows = _rows_by_attribute(state).get(name, {})
         there = {token: key for token, key in rows.items() if key is not None}
-        refs = AlternateRefs(column.by, there, self._conversation.refs_of(column.entity))
+        refs = AlternateRefs(column.alternate, there, self._conversation.refs_of(column.entity))
         return shower_of_column(column, refs, listed)
 
 
@@ -443,7 +444,7 @@ class LabelledClasses(WeakSet[type[Any]]):
         for state, keys, source in self._among(states):
             for pair in self._keys.of(state, keys.primary):
                 known = self._conversation.cached_label(pair)
-                if known is not None and source.reads(state.dict, known):
+                if known is not None and source.is_unchanged(state.dict, known):
                     continue  # the common case
                 if known is not None or self._conversation.needs_label(pair, minted=minted):
                     labels[pair] = source.of(state.dict)
@@ -500,7 +501,7 @@ class Boundary:
         self._session = session.hash_key
         self.conversation = SessionConversation(conversation, self, session)
         self._entities = self.conversation.entities
-        self._by_alternate = self.looks_ahead = self._entities.may_have_alternates()
+        self._by_alternate = self.looks_ahead = self._entities.may_have_alternate_keys()
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self.classes: set[type[Any]] = set()
@@ -642,16 +643,16 @@ class Boundary:
         if self.raw or column is None:
             unresolved_names(state).discard(attribute.key)
             return value
-        waits = self.eager or (column.by is not None and state.session_id != self._session)
+        waits = self.eager or (column.alternate is not None and state.session_id != self._session)
         # the next flush may save the draft, and decides its key
-        waits = waits or any(draft_named(text) for text in texts_in(column, value))
+        waits = waits or any(parse_draft_ref(text) for text in texts_in(column, value))
         waits = waits and not sqla.is_flushing(state.session)
         if waits and not self.conversation.can_resolve(requested_refs(column, value)):
             self.pending.add(state, attribute.key)
             return value
         key = self.pending.value(column, value)
         unresolved_names(state).discard(attribute.key)
-        if column.by is not None and texts_in(column, value):
+        if column.alternate is not None and texts_in(column, value):
             self._keys.remember_rows([AttributeValue(state, attribute.key, column, key)])
         return key
 
@@ -673,7 +674,7 @@ class Boundary:
         is_ref = attribute.key in unresolved_names(state) and is_set(state, attribute.key)
         if is_ref or not keys_in(column, value):
             return value
-        if column.by is not None:
+        if column.alternate is not None:
             return self._show_alternate(AttributeValue(state, attribute.key, column, value))
         is_new = self._mint(keys_in(column, value))
         if is_new and state in self._rowless and not state.session_id:
@@ -686,7 +687,7 @@ class Boundary:
     def _note_gone(self, state: State, name: str) -> None:
         """Note that the row of an instance does not exist, if this attribute has its key."""
         keys = self._entities.of_class(state.class_)
-        if keys.own is not None and name in keys.primary:
+        if keys.own_entity is not None and name in keys.primary:
             reason: Gone = "was deleted" if state.was_deleted else "was never saved"
             self.conversation.note_gone([*self._keys.of(state, keys.primary)], reason)
 
@@ -714,7 +715,7 @@ class Boundary:
         attributes = self._keys.attributes(state, columns)
         keys = [
             keys_in(each.column, each.value)
-            if each.column.by is None
+            if each.column.alternate is None
             else self._keys.rows_of(each)
             for each in attributes
         ]

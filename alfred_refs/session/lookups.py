@@ -105,7 +105,7 @@ def identity_of(entity: str, entities: Entities) -> Identity | None:
     model = model_of(entity, entities)
     if model is not None:
         return Identity(inspect(model).mapper.primary_key, entities.of_class(model).identity)
-    primary = entities.primary_of(entity)
+    primary = entities.primary_column_of(entity)
     return None if primary is None else Identity([primary], [entities.of_column(primary)])
 
 
@@ -173,7 +173,7 @@ class MissingRows:
         """
         by_column: dict[KeyColumn, dict[str, Key]] = {}
         for column, value in resolved:
-            if str(self._primary(column)) == column.name and column.by is None:
+            if str(self._primary(column)) == column.name and column.alternate is None:
                 key = column.to_key(value)
                 ref = self.conversation.refs_by_entity(key).get(column.entity)
                 if ref is not None:
@@ -211,7 +211,7 @@ class MissingRows:
         return [key for key in wanted if key not in result.existing]
 
     def _primary(self, column: KeyColumn) -> Column[Any] | None:
-        return self.conversation.entities.primary_of(column.entity)
+        return self.conversation.entities.primary_column_of(column.entity)
 
     def _can_query(self, identity: Identity) -> bool:
         try:

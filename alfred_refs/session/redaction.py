@@ -47,10 +47,10 @@ from sqlalchemy.exc import NoReferenceError, SQLAlchemyError, StatementError
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import RefError, SetupError
-from alfred_refs.mapping import keys
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn
-from alfred_refs.mapping.keys import HIDDEN, Key, KeyType, parse_ref, spells_uuid
+from alfred_refs.mapping.keys import Key, KeyType, parse_ref, spells_uuid
+from alfred_refs.mapping.text import HIDDEN, redact_keys
 from alfred_refs.session.instances import Boundary
 
 # An attribute of a connection: the sessions that work on it. An execution option would be seen by
@@ -328,7 +328,7 @@ class ColumnCatalogue:
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
-        self._tables = entities.met_tables()
+        self._tables = entities.used_tables()
 
     def has_keys_of(self, key_type: KeyType) -> bool:
         """Return whether there may be keys of a type; there may if no table is known."""
@@ -391,7 +391,7 @@ class ColumnCatalogue:
             return UnknownMeaning.UNKNOWN
         try:
             # the name of an entity may need an import, which could fail and replace the error
-            if not self._entities.is_named(column):
+            if not self._entities.has_name(column):
                 return UnknownMeaning.UNKNOWN
             return self._entities.of_column(column) or UnknownMeaning.DATA
         except SetupError:
@@ -538,7 +538,7 @@ class Redactor:
         """Return what is shown for a key; an alternate key may belong to another row by now."""
         if not isinstance(meaning, KeyColumn):
             return self.ref(key)
-        return self.ref(key, meaning.entity) if meaning.by is None else HIDDEN
+        return self.ref(key, meaning.entity) if meaning.alternate is None else HIDDEN
 
     def _integer(self, value: int, meaning: Meaning) -> Any:
         if meaning is UnknownMeaning.DATA or (
@@ -559,7 +559,7 @@ class Redactor:
             return self._key_text(value, meaning)
         if meaning is UnknownMeaning.UNKNOWN and self._has_strings and not spells_uuid(value):
             return HIDDEN
-        return keys.scrub(value, self.ref)
+        return redact_keys(value, self.ref)
 
     def _key_text(self, value: str, column: KeyColumn) -> str:
         """Return what is shown for the text of a key; a ref stays one."""
@@ -576,7 +576,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return text without keys: UUIDs, keys of the statement, and cached keys."""
-        text = keys.scrub(text, self.ref)
+        text = redact_keys(text, self.ref)
         for key in [*self._shown, *self._refs.text_keys()]:
             if key in text and not key.isdecimal():
                 shown = self._shown.get(key, HIDDEN).replace("\\", r"\\")
@@ -623,7 +623,7 @@ class Redactor:
 
     def orm_text(self, text: str) -> str:
         """Return a message of SQLAlchemy or the application."""
-        text = keys.scrub(text, self.ref)
+        text = redact_keys(text, self.ref)
         return _SENTINEL.sub(self._sentinel, _IDENTITY.sub(self._identity, text))
 
     def _identity(self, identity: re.Match[str]) -> str:

@@ -163,8 +163,8 @@ class Transactions:
 
     def _note(self, state: State, *, exists: bool) -> None:
         keys = self._entities.of_class(state.class_)
-        if self._records and keys.own is not None and state.key is not None:
-            self._records[-1].note((keys.own, keys.key_of(state.key[1])), exists)
+        if self._records and keys.own_entity is not None and state.key is not None:
+            self._records[-1].note((keys.own_entity, keys.key_of(state.key[1])), exists)
         self._note_activity("created" if exists else "deleted", [state])
 
     def note_updated(self, states: Iterable[State]) -> None:
@@ -455,12 +455,12 @@ class WrittenRows:
     ) -> list[Activity]:
         """Return what was done with rows, given by the values of their primary key."""
         keys = self._keys_of(of)
-        entity = keys.own or self._name_of(of)
+        entity = keys.own_entity or self._name_of(of)
         if entity is None:
             return []
         rows = (_key_of(keys, each) for each in identities if None not in each)
         # rows without a ref of their own count only if a tool has shown them, which gave them one
-        needs_ref = keys.own is None
+        needs_ref = keys.own_entity is None
         return [
             Activity((entity, key), action, shown=needs_ref) for key in rows if key is not None
         ]

@@ -218,7 +218,9 @@ class Translation:
         entities = self.conversation.entities
         mapper = root_of(inspect(entity).mapper)
         keys = entities.of_class(mapper.class_)
-        if keys.own is None and len(values) == 1:  # a foreign key: the ref is of another entity
+        if (
+            keys.own_entity is None and len(values) == 1
+        ):  # a foreign key: the ref is of another entity
             return
         primary = Identity(cast("Sequence[Column[Any]]", mapper.primary_key), keys.identity)
         rows = MissingRows(session, self.conversation, options.get("bind_arguments"))
@@ -245,7 +247,7 @@ class Translation:
     def ref_of_value(self, column: Any, value: Any) -> str | None:
         """Return the ref of a value of a column if this process has cached it."""
         key_column = self.conversation.entities.of_column(column)
-        if key_column is None or key_column.array or key_column.by is not None:
+        if key_column is None or key_column.array or key_column.alternate is not None:
             return None
         token = token_of(key_column.to_key(value))
         return self.conversation.refs_of(key_column.entity).get(token)
@@ -351,7 +353,7 @@ def _resolve_all(
     texts = plans.texts(inputs, *unresolved)
     if not texts and not late:
         return ()
-    if any(column.by or text.startswith(DRAFT) for text, column in texts):
+    if any(column.alternate or text.startswith(DRAFT) for text, column in texts):
         _autoflush(execution)
     conversation = boundary.conversation
     keys = ResolvedKeys(_on_own_bind(execution, conversation, conversation.resolve_pairs))

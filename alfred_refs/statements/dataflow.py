@@ -195,7 +195,7 @@ def _swapped_list(value: Any, column: KeyColumn, swap: Swap) -> Any:
 
 
 def _swapped_one(value: Any, column: KeyColumn, swap: Swap) -> Any:
-    text = column.text_of(value)
+    text = column.ref_text(value)
     if text is not None and not isinstance(value, Mapping):
         return swap(text, column)
     if isinstance(value, bytes | bytearray | memoryview | Enum | Mapping):

@@ -73,9 +73,9 @@ from alfred_refs.mapping.lineage import (
     KeyShape,
     Lineage,
     Unknown,
-    alike,
     as_json,
     columns_in,
+    common_shape,
     with_other_spelling,
 )
 from alfred_refs.statements.dataflow import (
@@ -169,7 +169,7 @@ def check_shape(shape: KeyShape, key: KeyColumn | None, what: str) -> None:
     """
     if shape in (None, UNTYPED) or (key is not None and isinstance(shape, Unknown)):
         return
-    if key is None or alike(with_other_spelling(shape), with_other_spelling(key)) is None:
+    if key is None or common_shape(with_other_spelling(shape), with_other_spelling(key)) is None:
         raise _key_as_data(what)
 
 
@@ -283,7 +283,7 @@ def single_of(inputs: Inputs) -> Single | None:
     if len(inputs.positions) != 1:
         return None
     [(place, target)] = inputs.positions.items()
-    is_plain = isinstance(target, KeyColumn) and not target.array and target.by is None
+    is_plain = isinstance(target, KeyColumn) and not target.array and target.alternate is None
     return Single(place, target) if is_plain else None  # type: ignore[arg-type]
 
 
@@ -507,7 +507,7 @@ def trace_origins(outputs: Outputs, result: Result[Any], entities: Entities) -> 
             outputs = outputs_from([UNKNOWN] * len(places))
     if cursor is not None and any(oid for oid, _ in places):
         outputs = _query_origins(outputs, places, cursor.connection, entities)
-    return outputs.limited(entities.key_types_held()) if outputs.unknown else outputs
+    return outputs.limited(entities.key_types_in_use()) if outputs.unknown else outputs
 
 
 def check_filled_by_text(result: Result[Any], statement: Executable, entities: Entities) -> None:
@@ -570,7 +570,7 @@ def _table(relation: _Relation, connection: Connection, entities: Entities) -> T
     schemas = _schemas(relation, connection)
     tables = [t for t in sqla.tables() if t.name == relation.name and t.schema in schemas]
     if len(tables) > 1:
-        tables = [table for table in tables if entities.has_met(table)]
+        tables = [table for table in tables if entities.is_used(table)]
     return tables[0] if len(tables) == 1 else None
 
 

@@ -587,7 +587,7 @@ def exit_with_refs(
     target = getattr(statement, "table", None)
     table = target if isinstance(target, Table) else None
     shape = restrict_key_types(
-        _shape_of_exit(table, entities, name, value), entities.key_types_held()
+        _shape_of_exit(table, entities, name, value), entities.key_types_in_use()
     )
     conversation.mint(dict.fromkeys(collect_keys(shape, [value])))
     return shower(shape, conversation)(value)

@@ -711,7 +711,7 @@ def _foreign_in(
     for column, key, target in columns:
         # a hook may have replaced the value
         keys, value = loaded.get(column.name), row.get(column.name)
-        by = None if key.by is None else key.by.column
+        by = None if key.alternate is None else key.alternate.column
         if keys is not None and column.name in row and not key.array:
             yield ForeignRef(row, column.name, target, keys, by)
         elif isinstance(value, list) and keys is not None and len(keys) == len(value):
@@ -752,7 +752,7 @@ def _labels(
             () if label is None else _read_labels(session, sample, label.attribute, list(by_key))
         )
         for key, loaded in rows:
-            text = None if label is None else label.line(loaded)
+            text = None if label is None else label.of_unredacted(loaded)
             if text is not None:
                 labels[name, by, key] = text
     return labels

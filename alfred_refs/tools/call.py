@@ -41,7 +41,7 @@ from alfred_refs import sqla
 from alfred_refs.conversation.drafts import Draft
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SetupError
-from alfred_refs.mapping.keys import Key, draft_named, parse_ref, spells_uuid
+from alfred_refs.mapping.keys import Key, parse_draft_ref, parse_ref, spells_uuid
 from alfred_refs.session.session import RefSession
 from alfred_refs.store import INSIDE, Action, Activity
 from alfred_refs.tools.answers import (
@@ -331,7 +331,7 @@ class Call:
         if not pairs:
             return {}
         for text, entity in pairs if not self.setting.drafts else ():
-            if draft_named(text):  # a saved draft, or one of the application's
+            if parse_draft_ref(text):  # a saved draft, or one of the application's
                 raise self.conversation.unknown_error(text, entity)
         keys = self.conversation.resolve_pairs(pairs)
         return dict(zip(pairs, keys, strict=True))
@@ -346,7 +346,7 @@ class Call:
             BadRefError: one is not known, discarded, or of another entity.
         """
         candidates = dict.fromkeys(texts) if self.setting.drafts else ()
-        refs = [text for text in candidates if draft_named(text)]
+        refs = [text for text in candidates if parse_draft_ref(text)]
         drafts = self.conversation.read_drafts(refs, entity) if refs else []
         return {draft.ref: draft for draft in drafts if draft.state == "pending"}
 

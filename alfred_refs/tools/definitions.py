@@ -50,7 +50,7 @@ from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping.columns import Family, Values
-from alfred_refs.mapping.key_columns import clean
+from alfred_refs.mapping.labels import clean_label
 from alfred_refs.tools.answers import shape_of
 from alfred_refs.tools.arguments import (
     DRAFTS,
@@ -182,7 +182,7 @@ def _quote_name(name: str) -> str:
 
 
 def _comment_suffix(text: str | None) -> str:
-    line = None if text is None else clean(text)
+    line = None if text is None else clean_label(text)
     return "" if line is None else f" - {line}"
 
 

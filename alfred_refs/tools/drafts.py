@@ -45,8 +45,9 @@ from alfred_refs.conversation.draft_content import class_of
 from alfred_refs.conversation.draft_rows import check_draftable
 from alfred_refs.conversation.drafts import Draft
 from alfred_refs.errors import BadRefError, DriftError, SetupError
-from alfred_refs.mapping.key_columns import clean
-from alfred_refs.mapping.keys import HIDDEN, draft_named, parse_ref, spells_uuid
+from alfred_refs.mapping.keys import parse_draft_ref, parse_ref, spells_uuid
+from alfred_refs.mapping.labels import clean_label
+from alfred_refs.mapping.text import HIDDEN
 from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import (
     Add,
@@ -464,7 +465,9 @@ def draft_records(
     texts = [text for clause in others for text in texts_in(clause)]
     texts += (text for draft in own for text in _refs_in(table, draft.content))
     missing = [
-        text for text in dict.fromkeys(texts) if draft_named(text) and text not in drafts_by_ref
+        text
+        for text in dict.fromkeys(texts)
+        if parse_draft_ref(text) and text not in drafts_by_ref
     ]
     drafts_by_ref |= _fetch_usable(call.conversation.read_drafts, missing, lambda text: text)
     saved_refs = {
@@ -594,7 +597,9 @@ class DraftRows:
         every = (each for entry in self.shown for each in self._foreign(*entry))
         limited = list(limit_refs(every, self._rendering.limits.related))
         pairs = {(each.ref, each.target.entity) for each in limited}
-        rows = sorted(each for each in pairs if parse_ref(each[0]) and not draft_named(each[0]))
+        rows = sorted(
+            each for each in pairs if parse_ref(each[0]) and not parse_draft_ref(each[0])
+        )
         keys = _fetch_usable(self._call.conversation.resolve_pairs, rows, lambda pair: pair[0])
         foreign = []
         for each in limited:
@@ -759,7 +764,10 @@ class DraftWriter:
                 raise invalid_arguments(
                     f"{record.name!r} has no label: give values by column", "expect"
                 )
-            if label not in (expect, clean(expect)):  # labels of drafts are stored without keys
+            if label not in (
+                expect,
+                clean_label(expect),
+            ):  # labels of drafts are stored without keys
                 yield "label", expect, label
 
 

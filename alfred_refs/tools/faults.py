@@ -49,7 +49,7 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.mapping.keys import KEY, Key, draft_named, parse_ref
+from alfred_refs.mapping.keys import KEY, Key, parse_draft_ref, parse_ref
 from alfred_refs.session.lookups import Identity, MissingRows
 from alfred_refs.sqla import driver_error_fields
 from alfred_refs.tools.call import Call
@@ -184,7 +184,7 @@ def _without_unlisted(error: BadRefError, listed_entities: Collection[str]) -> B
     if error.ref is None or entity in (None, KEY, error.expected, *listed_entities):
         return limited
     known = {ref: limited.labels.get(ref) for ref in limited.known}
-    unknown = UnknownRefError if draft_named(error.ref) is None else UnknownDraftError
+    unknown = UnknownRefError if parse_draft_ref(error.ref) is None else UnknownDraftError
     return unknown(error.ref, error.expected, known, limited.near)
 
 

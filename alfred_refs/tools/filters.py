@@ -61,7 +61,7 @@ from sqlalchemy.orm import aliased
 
 from alfred_refs import sqla
 from alfred_refs.mapping.columns import Values, is_interval, values_of
-from alfred_refs.mapping.keys import Key, draft_named
+from alfred_refs.mapping.keys import Key, parse_draft_ref
 from alfred_refs.tools.arguments import (
     NEGATIONS,
     SEMANTIC,
@@ -355,7 +355,7 @@ def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
     if clause.op not in values.operators:
         raise invalid_filter(
             clause.field,
-            f"cannot be {clause.op!r}: the column has {values.wanted}",
+            f"cannot be {clause.op!r}: the column has {values.expected}",
             f"use one of {', '.join(map(repr, values.operators))}",
         )
     if clause.op in NULLS:
@@ -523,7 +523,7 @@ def _count_filters(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
     clauses = list(clauses_of(filters))
     steps = [clause.field.count(".") for clause in clauses]
     conditions = len(clauses) + sum(_values(clause.value) for clause in clauses)
-    drafts = {text for clause in clauses for text in texts_in(clause) if draft_named(text)}
+    drafts = {text for clause in clauses for text in texts_in(clause) if parse_draft_ref(text)}
     yield _CONDITIONS, conditions
     yield _PATH, max(steps, default=-1) + 1
     yield _STEPS, sum(steps)

@@ -40,17 +40,14 @@ from alfred_refs.conversation.draft_content import (
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SetupError, UnknownDraftError
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.keys import (
-    KEY,
+from alfred_refs.mapping.keys import KEY, Key, parse_draft_ref, parse_ref
+from alfred_refs.mapping.text import (
     CutTextError,
-    Key,
     Mark,
     decode_marks,
-    draft_named,
-    find_keys,
     has_marks,
     marks_in,
-    parse_ref,
+    whole_keys,
 )
 from alfred_refs.tools.arguments import (
     SEMANTIC,
@@ -119,7 +116,7 @@ def _path_in_row(names: Sequence[str], table: ToolTable) -> str | None:
             values = table.columns[name].values
             family = values.family if values.item is None else values.item.family
             if family not in ("text", "json") or name == table.discriminator:
-                raise invalid_value(name, f"{values.wanted}, without NUL characters")
+                raise invalid_value(name, f"{values.expected}, without NUL characters")
             return ".".join(names[:n])
         if name not in table.targets:
             raise unknown_column(table.name, name, table.fields)
@@ -335,7 +332,7 @@ def _nested_value(table: ToolTable, name: str, value: Any, *, stored: bool) -> A
     target = table.targets[name]
     moved_columns = [target.columns.get(column) for column in table.child_columns(name)]
     if isinstance(value, str):
-        is_draft = draft_named(value) is not None
+        is_draft = parse_draft_ref(value) is not None
         if moved_columns and not is_draft:  # this updates the existing row
             target.check("update")
         if not all(c and (c.creatable if is_draft else c.updatable) for c in moved_columns):
@@ -451,7 +448,7 @@ def decode_arguments(
     if not collector.fields:
         return arguments
     for ref, field in collector.marks.items() if not drafts else ():
-        if draft_named(ref):
+        if parse_draft_ref(ref):
             raise _unknown_mark(field, ref)
     keys = _resolve_marks(collector.marks, conversation, tables.shown)
     return _ArgumentWalker(tables, partial(_decode_text, keys)).walk(arguments)
@@ -524,7 +521,7 @@ def _resolve_marks(
         parsed = parse_ref(ref)
         if parsed is None or not (parsed.entity == KEY or parsed.entity in entities):
             raise _unknown_mark(field, ref)
-        if draft_named(ref):
+        if parse_draft_ref(ref):
             keys[ref] = _key_of_draft(ref, field, conversation)
         if ref not in keys:
             raise _unknown_mark(field, ref)
@@ -557,7 +554,7 @@ def _decode_mark(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
     if isinstance(key, uuid.UUID):
         return mark.spelling_of(key)
     # keys that answers would not replace by this mark are refused
-    is_hidden = mark.ref.startswith(f"{KEY}_") or find_keys(str(key)) == [key]
+    is_hidden = mark.ref.startswith(f"{KEY}_") or whole_keys(str(key)) == [key]
     if isinstance(key, str) and is_hidden and not mark.spelling:
         return key
     raise _unknown_mark(field, mark.ref)

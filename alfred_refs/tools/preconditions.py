@@ -41,8 +41,9 @@ from sqlalchemy.sql.base import ExecutableOption
 from alfred_refs import sqla
 from alfred_refs.conversation.draft_content import NewRow
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn, clean
-from alfred_refs.mapping.keys import Key, draft_named, parse_ref
+from alfred_refs.mapping.key_columns import KeyColumn
+from alfred_refs.mapping.keys import Key, parse_draft_ref, parse_ref
+from alfred_refs.mapping.labels import clean_label
 from alfred_refs.session.drafts import Builder, Link
 from alfred_refs.tools.answers import ForeignRef, put_labels
 from alfred_refs.tools.arguments import (
@@ -88,7 +89,7 @@ def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOptio
 def label_of(table: ToolTable, instance: Any) -> str | None:
     """Return the label of a row, if its attribute is loaded."""
     label = table.keys.label
-    return None if label is None else label.line(sqla.state_of(instance).dict)
+    return None if label is None else label.of_unredacted(sqla.state_of(instance).dict)
 
 
 def differences(
@@ -113,8 +114,8 @@ def differences(
         loaded = sqla.state_of(instance).dict
         label = table.keys.label
         # as in label fields, in columns, and in errors
-        if expect not in (label.line(loaded), label.read(loaded), label.of(loaded)):
-            yield "label", expect, label.line(loaded)
+        if expect not in (label.of_unredacted(loaded), label.read(loaded), label.of(loaded)):
+            yield "label", expect, label.of_unredacted(loaded)
 
 
 def differing_values(
@@ -366,7 +367,7 @@ def _check_expectation(
         if not _matches_label(label, value, call):
             raise unexpected_row(expectation.ref, "label", label, value)
         return
-    if draft_named(expectation.ref):
+    if parse_draft_ref(expectation.ref):
         if isinstance(value, str):  # it may be saved by now, with another label as a row
             return
         raise invalid_value(expectation.field, "the label of a draft")
@@ -385,7 +386,8 @@ def _check_unambiguous(
     rows = {
         each: (each.table.entity, label)
         for each in expectations
-        if not draft_named(each.ref) and (label := clean(labels.get(each.ref, ""))) is not None
+        if not parse_draft_ref(each.ref)
+        and (label := clean_label(labels.get(each.ref, ""))) is not None
     }
     namesakes = call.conversation.namesakes({*rows.values()}) if rows else {}
     for each, pair in rows.items():
@@ -405,7 +407,7 @@ def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
         drafts = call.pending_drafts(refs, table.entity)
         labels |= {ref: draft.label for ref, draft in drafts.items() if draft.label is not None}
         # a saved draft may have another label as a row, and a call may be repeated
-        rows = [ref for ref in refs if draft_named(ref) is None]
+        rows = [ref for ref in refs if parse_draft_ref(ref) is None]
         keys = call.resolve((ref, table.entity) for ref in rows)
         if table.keys.label is not None:
             refs_found += [ForeignRef({"": ref}, "", table, key) for (ref, _), key in keys.items()]
@@ -416,10 +418,10 @@ def _matches_label(label: str, value: str, call: Call) -> bool:
     """Return whether a text is a label: as stored, without keys, or as rows show it."""
     spellings = (
         label,
-        clean(label),
+        clean_label(label),
         replace_keys(label, call.conversation, call.setting.tables.shown),
     )
-    return value in spellings or clean(value) in spellings
+    return value in spellings or clean_label(value) in spellings
 
 
 def _split_expectations(

@@ -71,7 +71,8 @@ from alfred_refs.mapping.columns import (
     stored_type,
 )
 from alfred_refs.mapping.key_columns import undecorated_type
-from alfred_refs.mapping.keys import Key, find_keys
+from alfred_refs.mapping.keys import Key
+from alfred_refs.mapping.text import whole_keys
 from alfred_refs.tools.answers import (
     ForeignRef,
     Rendering,
@@ -135,7 +136,7 @@ def is_portable(values: Values, value: Any) -> bool:
     """
     json_value = values.show(value)
     if isinstance(json_value, str) and (
-        len(json_value) > _MAX_VALUE_LENGTH or find_keys(json_value)
+        len(json_value) > _MAX_VALUE_LENGTH or whole_keys(json_value)
     ):
         return False
     if not values.exact or getattr(value, "year", None) in (dt.MINYEAR, dt.MAXYEAR):

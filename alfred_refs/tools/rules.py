@@ -57,8 +57,8 @@ from sqlalchemy.orm.exc import UnmappedColumnError
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.mapping.key_columns import clean
-from alfred_refs.mapping.keys import scrub
+from alfred_refs.mapping.labels import clean_label
+from alfred_refs.mapping.text import redact_keys
 from alfred_refs.session.session import RefSession
 from alfred_refs.tools.arguments import (
     DbCreate,
@@ -184,7 +184,7 @@ def _one_line(text: str) -> str:
     before = None
     while text != before:
         before, text = text, _AROUND_A_NAME.sub(r"\1", text)
-    return clean(text) or ""
+    return clean_label(text) or ""
 
 
 def _comparison(words: Sequence[str], column: str, *, numeric: bool) -> tuple[str, str] | None:
@@ -202,7 +202,7 @@ def _literal_to_json(literal: str, *, numeric: bool) -> str | None:
     if not literal.startswith("'"):
         return None
     value = literal[1:-1].replace("''", "'")
-    if scrub(value) != value:
+    if redact_keys(value) != value:
         return None  # it contains a key
     return value if numeric else quote_text(value)
 

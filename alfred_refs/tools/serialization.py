@@ -40,16 +40,15 @@ from alfred_refs.errors import KeyColumnError
 from alfred_refs.mapping.columns import shown_number
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import column_named, key_table, primary_key
-from alfred_refs.mapping.keys import (
+from alfred_refs.mapping.keys import KEY, Key
+from alfred_refs.mapping.text import (
     HIDDEN,
-    KEY,
-    Key,
     KeySpelling,
     Mark,
     cut_mark,
     encode_marks,
     head,
-    keys_in,
+    key_spellings,
 )
 from alfred_refs.tools.arguments import MAX_DEPTH
 
@@ -302,7 +301,7 @@ class _KeyReplacer:
             return str(text)  # a plain str, so that replace() skips it
         if self._longest is not None and not isinstance(text, CutText):
             text = shorten_text(text, self._longest)
-        found = dict.fromkeys(keys_in(text))
+        found = dict.fromkeys(key_spellings(text))
         if found or "<" in text or isinstance(text, CutText):
             self.has_keys = True
             self._texts[id(text)] = text

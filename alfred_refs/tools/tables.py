@@ -216,7 +216,7 @@ class ToolColumn:
     @cached_property
     def entity(self) -> str | None:
         """The entity of the refs that it accepts; `None` for data and for alternate keys."""
-        return None if self.key is None or self.key.by is not None else self.key.entity
+        return None if self.key is None or self.key.alternate is not None else self.key.entity
 
     def accept(self, value: Any, *, new: bool = False) -> Any:
         """Return a JSON value as the column's Python value; refs stay text.
@@ -280,7 +280,7 @@ class ToolTable:
     @cached_property
     def own(self) -> str | None:
         """The column with each row's own ref; `None` if that is `ROW_REF`."""
-        return self.identity[0] if self.keys.own is not None else None
+        return self.identity[0] if self.keys.own_entity is not None else None
 
     @cached_property
     def ref_field(self) -> str:
@@ -409,7 +409,7 @@ def accept_value(accept: Callable[[Any], Any], field: str, value: Any) -> Any:
     try:
         return accept(value)
     except UnfitValueError as error:
-        raise invalid_value(field, error.wanted) from None
+        raise invalid_value(field, error.expected) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -647,7 +647,7 @@ def _owner_attributes(
             )
         name = ownership.attribute(model)
         keys = entities.of_class(model)
-        if name is not None and (name not in keys.primary or keys.own is None):
+        if name is not None and (name not in keys.primary or keys.own_entity is None):
             attributes.add((inspect(model).mapper, name))
     return attributes
 
@@ -743,7 +743,7 @@ def _column(
     column, key = attribute.columns[0], keys.all.get(attribute.key)
     values = values_of(column.type, key)
     # generated values are not for the model
-    is_own = is_identity and keys.own is not None
+    is_own = is_identity and keys.own_entity is not None
     is_writable = not is_own and not is_fixed and _is_application_value(column, mapper)
     is_writable = is_writable and values.family != "opaque"
     nullable = not isinstance(column, Column) or bool(column.nullable)

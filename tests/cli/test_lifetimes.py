@@ -89,7 +89,7 @@ NOT_AN_EXPORT = {
     changed(a508000d=1): "the export has a field that is not known: (unnamed)",
     changed(id="\x1b"): "a conversation's id is empty, too long or has control characters",
     changed(id=""): "a conversation's id is empty, too long or has control characters",
-    changed(id="chat-8"): "conversation 'chat-8' cannot be made, because its id is taken",
+    changed(id="chat-8"): "conversation 'chat-8' cannot be created, because its id is taken",
 }
 
 
@@ -301,8 +301,8 @@ def test_the_owner_of_a_conversation_can_be_made_sure_of(
         result = run(engine, command, conversation, "--owner", owner, *yes)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr == (
-            f"Error: conversation {conversation!r} is not known here; check its id, and that it "
-            "is opened for the owner it was begun for, if it has one\n"
+            f"Error: conversation {conversation!r} is not known here; check its id, and the "
+            "owner that it is opened for, if it has one\n"
         )
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
     assert run(engine, command, "chat-7", "--owner", "ann", *yes).exit_code == 0
@@ -358,7 +358,9 @@ def test_of_several_those_before_one_that_is_taken_stay(
     result = run(engine, "import", input=data)
 
     assert (result.exit_code, result.stdout) == (1, "imported 'new' without owner, with 1 ref\n")
-    assert result.stderr.startswith("Error: conversation 'chat-8' cannot be made, because its id")
+    assert result.stderr.startswith(
+        "Error: conversation 'chat-8' cannot be created, because its id"
+    )
     assert ids(registry) == ["chat-1", "chat-7", "chat-8", "new"]
 
 

@@ -187,7 +187,7 @@ def test_an_import_may_choose_id_and_owner(
 def test_a_bad_import_writes_nothing(memory: RefRegistry, chat: Conversation) -> None:
     """Not what is malformed, nor onto a conversation, nor under an id that cannot be."""
     data = chat.export()
-    with pytest.raises(ConversationExistsError, match="'chat-7' cannot be made"):
+    with pytest.raises(ConversationExistsError, match="'chat-7' cannot be created"):
         memory.import_conversation(data)
     with pytest.raises(ConversationIdError):
         memory.import_conversation(data, id="")

@@ -48,7 +48,7 @@ sub, cte = select(MealPlan).subquery(), select(MealPlan.recipe_id.label("r")).ct
 
 @pytest.fixture
 def entities() -> Entities:
-    """What is known under the default policy."""
+    """The entities under the default policy."""
     return Entities(RefPolicy())
 
 
@@ -85,10 +85,10 @@ def entities() -> Entities:
         (func.lower(Recipe.name), None),
     ],
 )
-def test_metadata_tells_what_a_column_holds(
+def test_the_entity_of_a_column_is_read_from_the_metadata(
     column: Any, entity: str | None, entities: Entities
 ) -> None:
-    """A key's entity is where the column points, whatever its name, through any alias."""
+    """From what the column references, whatever its name, through any alias."""
     element: ColumnElement[Any] = getattr(column, "__clause_element__", lambda: column)()
     found = entities.of_column(element)
 
@@ -107,7 +107,7 @@ def test_the_entity_is_named_by_the_class_at_the_root(
 
 
 def test_a_column_knows_its_python_type(entities: Entities) -> None:
-    """A key is given back as the column has it: UUID objects, text, integers, lists."""
+    """Keys are converted to the column's own type: UUID, text, integer, list."""
     key = uuid.uuid4()
     person = entities.of_class(Person).primary["id"]
 
@@ -126,17 +126,17 @@ def test_a_column_knows_its_python_type(entities: Entities) -> None:
         (Cook, ["id"], ["mentor_id"], "person"),
     ],
 )
-def test_a_class_tells_its_key_attributes(
+def test_the_key_attributes_of_a_class(
     class_: type[Any], primary: list[str], foreign: list[str], own: str | None, entities: Entities
 ) -> None:
-    """Rows have a ref of their own unless their key is composite or another entity's."""
+    """Rows have refs of their own unless their key is composite or another entity's."""
     keys = entities.of_class(class_)
 
-    assert (list(keys.primary), list(keys.foreign), keys.own) == (primary, foreign, own)
+    assert (list(keys.primary), list(keys.foreign), keys.own_entity) == (primary, foreign, own)
 
 
 def test_a_policy_chooses_key_types() -> None:
-    """Integers stay as they are where only UUIDs become refs; strings are on request."""
+    """Integers are data if only UUIDs become refs; strings become refs on request."""
     table = Table("countries", MetaData(), Column("code", String(2), primary_key=True))
     uuids, strings = Entities(RefPolicy(key_types=("uuid",))), Entities(RefPolicy(("string",)))
 
@@ -149,15 +149,15 @@ def test_a_policy_chooses_key_types() -> None:
     "excluded", [Recipe, "recipes", MealPlan.recipe_id, "meal_plans.recipe_id"]
 )
 def test_a_policy_excludes_classes_and_columns(excluded: Any) -> None:
-    """A foreign key to an excluded class is left raw as well."""
+    """A foreign key to an excluded class is data as well."""
     entities = Entities(RefPolicy(exclude=(excluded,)))
 
     assert entities.of_column(MealPlan.__table__.c.recipe_id) is None
     assert entities.of_column(MealPlan.__table__.c.id) is not None
 
 
-def test_of_a_composite_key_each_column_is_read_by_itself(entities: Entities) -> None:
-    """A UUID that is part of a composite key is a key; a number that is part of one is data."""
+def test_each_column_of_a_composite_key_is_read_separately(entities: Entities) -> None:
+    """A UUID in a composite key is a key; a number in one is data."""
     metadata = MetaData()
     tenants = Table("tenants", metadata, Column("id", Integer, primary_key=True))
     documents = Table(
@@ -172,10 +172,10 @@ def test_of_a_composite_key_each_column_is_read_by_itself(entities: Entities) ->
     assert [column and column.entity for column in found] == ["tenant", "document", None]
 
 
-def test_a_foreign_key_to_another_unique_column_has_keys_of_the_same_entity_by_that_column(
+def test_a_foreign_key_to_another_unique_column_holds_alternate_keys(
     entities: Entities,
 ) -> None:
-    """Its values are told apart from primary keys; the unique column itself is data."""
+    """In a name space of their own; the unique column itself is data."""
     metadata = MetaData()
     target = Table(
         "badges",
@@ -188,17 +188,17 @@ def test_a_foreign_key_to_another_unique_column_has_keys_of_the_same_entity_by_t
     found = entities.of_column(source.c.serial)
 
     assert found is not None
-    assert found.by is not None
+    assert found.alternate is not None
     assert (found.entity, found.space) == ("badge", "badge by badges.serial")
-    assert (found.by.column, found.by.primary) == (target.c.serial, target.c.id)
+    assert (found.alternate.column, found.alternate.primary) == (target.c.serial, target.c.id)
     assert entities.of_column(target.c.serial) is None
 
 
 @pytest.mark.parametrize(
     ("type_", "declared", "message"),
     [
-        (Uuid(), "nowhere.id", "'nowhere.id', no column of its metadata"),
-        (Uuid(), "id", "'id', no column of its metadata"),
+        (Uuid(), "nowhere.id", "'nowhere.id', which is not a column of its metadata"),
+        (Uuid(), "id", "'id', which is not a column of its metadata"),
         (ARRAY(Text()), "self.id", None),
         (func.now().type, "self.id", "has the type DateTime"),
     ],
@@ -206,7 +206,7 @@ def test_a_foreign_key_to_another_unique_column_has_keys_of_the_same_entity_by_t
 def test_a_declaration_must_name_a_table_and_a_type_of_key(
     type_: Any, declared: str, message: str | None, entities: Entities
 ) -> None:
-    """`info={"ref": ...}` is checked when the column is first met."""
+    """`info={"ref": ...}` is checked at the first use of the column."""
     table = Table(
         "self",
         MetaData(),
@@ -221,7 +221,7 @@ def test_a_declaration_must_name_a_table_and_a_type_of_key(
 
 
 def test_rows_without_primary_key_cannot_be_named(entities: Entities) -> None:
-    """SQLAlchemy refuses to map such a class, and we to name such a table, with the remedy."""
+    """SQLAlchemy refuses to map such a class, and the policy to name such a table."""
     mapped, bare = (Table("log", MetaData(), Column("line", Text)) for _ in range(2))
     base = type("Base", (DeclarativeBase,), {})
 
@@ -231,8 +231,8 @@ def test_rows_without_primary_key_cannot_be_named(entities: Entities) -> None:
         entities.name_of(bare)
 
 
-def test_a_view_is_named_by_the_class_that_says_its_primary_key(entities: Entities) -> None:
-    """A table without constraints, as a view is, has the keys that its class declares."""
+def test_a_view_has_the_primary_key_that_its_class_declares(entities: Entities) -> None:
+    """The table of a view has no constraints."""
     table = Table("popular", MetaData(), Column("recipe", Uuid), Column("times", Integer))
     base = type("Base", (DeclarativeBase,), {})
     options = {"primary_key": [table.c.recipe]}
@@ -242,8 +242,8 @@ def test_a_view_is_named_by_the_class_that_says_its_primary_key(entities: Entiti
     assert list(entities.of_class(view).primary) == ["recipe"]
 
 
-def test_a_class_of_another_base_mapped_later_is_met_when_it_is_used(entities: Entities) -> None:
-    """Nothing has to be announced: a class is read when it is first met."""
+def test_a_class_that_is_mapped_later_is_read_at_its_first_use(entities: Entities) -> None:
+    """Of another base as well: no class has to be registered."""
     entities.of_class(Recipe)
 
     class Base(DeclarativeBase):
@@ -253,11 +253,11 @@ def test_a_class_of_another_base_mapped_later_is_met_when_it_is_used(entities: E
         __tablename__ = "drinks"
         id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
 
-    assert entities.of_class(Drink).own == "drink"
+    assert entities.of_class(Drink).own_entity == "drink"
 
 
 def test_keys_of_a_python_type_of_the_applications_own_are_data(entities: Entities) -> None:
-    """Only UUIDs, integers and strings become refs; a custom type says what it makes."""
+    """Only UUIDs, integers and strings become refs."""
 
     class Token(TypeDecorator[Any]):
         impl = Integer
@@ -273,7 +273,7 @@ def test_keys_of_a_python_type_of_the_applications_own_are_data(entities: Entiti
 
 
 def test_an_attribute_of_unknown_origin_is_refused_unless_declared(entities: Entities) -> None:
-    """SQL as text in a `column_property()` may show a key: instances are not looked at again."""
+    """SQL text in a `column_property()` may show a key, and instances are not examined."""
 
     class Local(DeclarativeBase):
         """Of this test."""
@@ -296,7 +296,7 @@ def test_an_attribute_of_unknown_origin_is_refused_unless_declared(entities: Ent
 
 @pytest.mark.parametrize("primary", [["num"], ["num", "id"]])
 def test_a_class_has_the_primary_key_of_its_table(primary: list[str]) -> None:
-    """By another, a ref would name one row to the session and another to the database."""
+    """By another, a ref would name one row to the session, and another to the database."""
 
     class Base(DeclarativeBase):
         """Of this test."""

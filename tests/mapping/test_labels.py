@@ -1,4 +1,4 @@
-"""Labels: what people call a row, beside its ref, in the registry and in errors."""
+"""Labels of rows, in the registry and in errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from alfred_refs import (
     UnknownRefError,
 )
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import LONGEST, Label, clean
+from alfred_refs.mapping.labels import LONGEST, Label, clean_label
 from tests.fix_session import TravelLog
 from tests.models import Guest, MealPlan, Order, Person, Recipe
 
@@ -40,7 +40,7 @@ KEY = "a508000d-9b55-40f0-8886-dbdd88bd2de2"
 
 
 def day_and_recipe(plan: Any) -> str:
-    """Call a meal plan by its day and its recipe."""
+    """Label a meal plan by its day and its recipe."""
     return f"{plan.day}: {plan.recipe.name}"
 
 
@@ -54,7 +54,7 @@ def registry(store: TravelLog) -> RefRegistry:
 
 
 def labels(session: RefSession) -> dict[str, str | None]:
-    """Return the labels that the registry has."""
+    """Return the labels in the registry by ref."""
     assert session.conversation is not None
     return {entry.ref: entry.label for entry in session.conversation.entries()}
 
@@ -77,26 +77,26 @@ def labels(session: RefSession) -> dict[str, str | None]:
     ],
 )
 def test_a_label_is_one_short_line_without_keys(text: str, label: str | None) -> None:
-    """Whatever is in the attribute: it was written by somebody."""
-    assert clean(text) == label
+    """Whatever text the attribute holds."""
+    assert clean_label(text) == label
 
 
-def test_a_line_has_its_keys_whole_or_not_at_all() -> None:
-    """For the tools, which put marks in their place."""
+def test_an_unredacted_label_has_its_keys_whole_or_not_at_all() -> None:
+    """The tools put marks in their place."""
     label = Label(lambda loaded: loaded["name"])
     short, long = f"Soup\n{KEY}", "x" * 190 + f" {KEY} of it"
 
-    assert [label.line({"name": text}) for text in (short, long, None)] == [
+    assert [label.of_unredacted({"name": text}) for text in (short, long, None)] == [
         *(f"Soup {KEY}", "x" * 190 + " …", None)
     ]
 
 
 class Base(DeclarativeBase):
-    """Declarative base of classes that say what their labels are."""
+    """Declarative base of classes with labels of their own."""
 
 
 class Dish(Base):
-    """Says it by a name, which a subclass inherits."""
+    """Its label is the name of an attribute, which a subclass inherits."""
 
     __tablename__ = "dishes"
     __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "dish"}  # noqa: RUF012
@@ -116,17 +116,17 @@ class Soup(Dish):
 
 
 class Stew(Dish):
-    """Has a label of its own."""
+    """Overrides it by a method."""
 
     __mapper_args__ = {"polymorphic_identity": "stew"}  # noqa: RUF012
 
     def __ref_label__(self) -> str:  # type: ignore[override]
-        """Call it a stew."""
+        """Return the label."""
         return f"stew of {self.name}"
 
 
 class Cook(Base):
-    """Has no label, unless the policy says one."""
+    """Has no label unless the policy declares one."""
 
     __tablename__ = "cooks"
 
@@ -136,7 +136,7 @@ class Cook(Base):
 
     @property
     def title(self) -> str:
-        """Read something that may not be loaded."""
+        """Read an attribute that may not be loaded."""
         return self.name
 
 
@@ -147,8 +147,8 @@ def label_of(class_: type[Any], loaded: dict[str, Any], policy: RefPolicy | None
 
 
 @pytest.mark.parametrize("class_", [Dish, Soup])
-def test_a_class_says_which_attribute_is_its_label(class_: type[Any]) -> None:
-    """A subclass says the same, unless it says otherwise."""
+def test_a_class_declares_the_attribute_of_its_label(class_: type[Any]) -> None:
+    """A subclass inherits the declaration unless it overrides it."""
     assert label_of(class_, {"name": "Goulash"}) == "Goulash"
     assert label_of(class_, {"name": None}) is None
     assert label_of(class_, {}) is None
@@ -156,8 +156,8 @@ def test_a_class_says_which_attribute_is_its_label(class_: type[Any]) -> None:
     assert label_of(Cook, {"name": "Ann"}) is None
 
 
-def test_the_policy_goes_before_the_class() -> None:
-    """For a class and its subclasses; `None` takes the label away."""
+def test_the_policy_overrides_the_class() -> None:
+    """For a class and its subclasses; `None` removes the label."""
     assert label_of(Soup, {"name": "x"}, RefPolicy(labels={Dish: lambda _: "D"})) == "D"
     assert label_of(Soup, {"name": "x"}, RefPolicy(labels={Soup: "kind"})) is None
     assert label_of(Soup, {"name": "x"}, RefPolicy(labels={Dish: None})) is None
@@ -167,9 +167,9 @@ def test_the_policy_goes_before_the_class() -> None:
 @pytest.mark.parametrize(
     ("class_", "given", "fact"),
     [
-        (Dish, "nmae", "'Dish' is 'nmae', which is no attribute with a column"),
-        (Cook, "dishes", "'Cook' is 'dishes', which is no attribute with a column"),
-        (Cook, "title", "'Cook' is 'title', which is no attribute with a column"),
+        (Dish, "nmae", "'Dish' is 'nmae', which is not an attribute with a column"),
+        (Cook, "dishes", "'Cook' is 'dishes', which is not an attribute with a column"),
+        (Cook, "title", "'Cook' is 'title', which is not an attribute with a column"),
         (Dish, "id", "'Dish' is 'id', which may hold keys"),
         (Dish, "cook_id", "'Dish' is 'cook_id', which may hold keys"),
         (Dish, "twin", "'Dish' is 'twin', which may hold keys"),
@@ -177,10 +177,8 @@ def test_the_policy_goes_before_the_class() -> None:
         (Dish, Dish.name, "'Dish' is a InstrumentedAttribute"),
     ],
 )
-def test_a_label_that_cannot_be_is_refused_at_set_up(
-    class_: type[Any], given: Any, fact: str
-) -> None:
-    """The error names the class, and says what would do."""
+def test_an_invalid_declaration_is_refused(class_: type[Any], given: Any, fact: str) -> None:
+    """The error names the class, and what can be declared."""
     with pytest.raises(LabelError) as caught:
         label_of(class_, {}, RefPolicy(labels={class_: given}))
     assert str(caught.value) == (
@@ -194,7 +192,7 @@ def test_a_label_that_cannot_be_is_refused_at_set_up(
     [
         (lambda dish: f"{dish.id}", "of 'id', which may hold keys"),
         (lambda dish: dish.cook_id, "of 'cook_id', which may hold keys"),
-        (lambda dish: dish.nmae, "of 'nmae', which is no mapped attribute"),
+        (lambda dish: dish.nmae, "of 'nmae', which is not a mapped attribute"),
         (lambda dish: dish.name + 1, "that raised TypeError"),
         (lambda _: 7, "that returned a int"),
     ],
@@ -202,15 +200,15 @@ def test_a_label_that_cannot_be_is_refused_at_set_up(
 def test_a_function_sees_no_key_and_returns_text(
     function: Callable[[Any], str | None], fact: str
 ) -> None:
-    """What it does wrong is told the first time it is asked."""
+    """Its mistakes raise when it is first called."""
     loaded = {"id": uuid.UUID(KEY), "cook_id": uuid.UUID(KEY), "name": "Soup"}
     with pytest.raises(LabelError, match=f"'Dish' is a function {fact}; ") as caught:
         label_of(Dish, loaded, RefPolicy(labels={Dish: function}))
     assert KEY not in str(caught.value)
 
 
-def test_a_function_sees_what_is_loaded_and_nothing_else() -> None:
-    """Related instances too are seen as far as they are loaded: nothing that could load."""
+def test_a_function_sees_only_loaded_attributes() -> None:
+    """Of related instances as well: it receives nothing that could emit SQL."""
     dish = Dish(id=uuid.uuid4(), name="Soup")
     policy = RefPolicy(labels={Cook: lambda cook: "; ".join(dish.name for dish in cook.dishes)})
     by_key = RefPolicy(labels={Cook: lambda cook: str(cook.dishes[0].id)})
@@ -222,10 +220,10 @@ def test_a_function_sees_what_is_loaded_and_nothing_else() -> None:
         label_of(Cook, {"dishes": [dish]}, by_key)
 
 
-def test_a_label_rides_along_when_keys_are_minted(
+def test_labels_are_stored_when_keys_are_minted(
     session: RefSession, recipes: list[Recipe], store: TravelLog, sent: list[str]
 ) -> None:
-    """One trip for refs and labels, and no statement on the application's connection."""
+    """In the same round trip, without a statement on the application's connection."""
     found = session.scalars(select(Recipe).order_by(Recipe.name)).all()
     before = list(sent)
     assert [recipe.id for recipe in found] == [f"recipe_{n}" for n in range(1, 6)]
@@ -238,9 +236,7 @@ def test_a_label_rides_along_when_keys_are_minted(
 
 
 @pytest.mark.usefixtures("recipes")
-def test_what_is_not_loaded_is_not_loaded_for_a_label(
-    session: RefSession, sent: list[str]
-) -> None:
+def test_nothing_is_loaded_for_a_label(session: RefSession, sent: list[str]) -> None:
     """A deferred attribute, a relationship and an expired instance stay as they are."""
     recipe = session.scalars(select(Recipe).options(defer(Recipe.name)).limit(1)).one()
     plan = MealPlan(recipe_id=recipe.id, day=dt.date(2026, 11, 22))
@@ -253,8 +249,8 @@ def test_what_is_not_loaded_is_not_loaded_for_a_label(
     assert labels(session) == {"meal_plan_1": None, "recipe_1": None}
 
 
-def test_what_is_inserted_has_its_label(session: RefSession, store: TravelLog) -> None:
-    """A function of what is loaded says it with what a relationship has loaded."""
+def test_an_inserted_row_has_its_label(session: RefSession, store: TravelLog) -> None:
+    """A function reads a loaded relationship as well."""
     recipe = Recipe(name="Butter Chicken")
     plan = MealPlan(recipe=recipe, day=dt.date(2026, 11, 22))
     order = Order(number=5)
@@ -271,10 +267,10 @@ def test_what_is_inserted_has_its_label(session: RefSession, store: TravelLog) -
     }
 
 
-def test_a_ref_that_came_without_a_label_gets_it_when_its_row_is_read(
+def test_a_ref_minted_without_a_label_gets_it_when_its_row_is_read(
     sessions: sessionmaker[RefSession], registry: RefRegistry, recipes: list[Recipe]
 ) -> None:
-    """At the end of the transaction, in one trip for all; and never again."""
+    """At the end of the transaction, in one round trip for all; and only once."""
     with sessions() as plain:
         plain.add_all([MealPlan(recipe_id=recipe.id) for recipe in recipes[:2]])
         plain.commit()
@@ -299,7 +295,7 @@ def test_a_ref_that_came_without_a_label_gets_it_when_its_row_is_read(
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("ends", ["commit", "close"])
-def test_a_row_that_others_rename_is_called_so_once_it_is_read(
+def test_a_label_changed_elsewhere_is_stored_when_its_row_is_read(
     sessions: sessionmaker[RefSession],
     registry: RefRegistry,
     recipes: list[Recipe],
@@ -308,7 +304,7 @@ def test_a_row_that_others_rename_is_called_so_once_it_is_read(
     *,
     elsewhere: bool,
 ) -> None:
-    """By a statement or by another client: at the end of the transaction, in one trip for all."""
+    """By a statement or another client: at the end of the transaction, in one round trip."""
     chat = registry.conversation("chat-7")
     renamed = {"A": "Soup", "B": "Stew"}
     for process in (chat, RefRegistry(store=store, policy=POLICY).conversation("chat-7")):
@@ -345,7 +341,7 @@ RENAMES: dict[str, Callable[[RefSession], object]] = {
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("read", RENAMES.values(), ids=list(RENAMES))
-def test_a_session_that_keeps_its_instances_learns_it_too(
+def test_a_label_changed_elsewhere_is_stored_when_its_instance_is_refreshed(
     sessions: sessionmaker[RefSession],
     conversation: Conversation,
     tables: Engine,
@@ -353,7 +349,7 @@ def test_a_session_that_keeps_its_instances_learns_it_too(
     *,
     own: bool,
 ) -> None:
-    """When one of them is refreshed: whoever has renamed its row."""
+    """Whether this session or another client has updated the row."""
     with sessions(conversation=conversation) as session:
         session.add(recipe := Recipe(name="Soup"))
         session.commit()
@@ -373,10 +369,10 @@ def test_a_session_that_keeps_its_instances_learns_it_too(
 
 
 @pytest.mark.usefixtures("soup")
-async def test_what_is_undone_is_called_as_it_was(
+async def test_a_rollback_keeps_the_label(
     tables: Engine, conversation: Conversation, store: TravelLog, session: RefSession
 ) -> None:
-    """Though the session has read it meanwhile, as one that is awaited does at the flush."""
+    """Although the session has read the new one, as an async session does at the flush."""
     engine = create_async_engine(tables.url)
     async with AsyncRefSession(engine, conversation=conversation) as other:
         recipe = await other.get_one(Recipe, "recipe_1")
@@ -391,7 +387,7 @@ async def test_what_is_undone_is_called_as_it_was(
 
 @pytest.fixture
 def soup(session: RefSession, store: TravelLog) -> Recipe:
-    """A saved recipe that is `recipe_1` and called Soup."""
+    """A saved recipe, `recipe_1`, with the label Soup."""
     soup = Recipe(name="Soup")
     session.add(soup)
     session.commit()
@@ -400,10 +396,10 @@ def soup(session: RefSession, store: TravelLog) -> Recipe:
     return soup
 
 
-def test_a_changed_label_is_told_when_it_is_committed(
+def test_a_changed_label_is_stored_at_the_commit(
     session: RefSession, soup: Recipe, store: TravelLog
 ) -> None:
-    """In one trip, however often it was flushed, and not before."""
+    """In one round trip, however often it was flushed."""
     for name in ("Stew", "Salad"):
         soup.name = name
         session.flush()
@@ -413,10 +409,10 @@ def test_a_changed_label_is_told_when_it_is_committed(
     assert (store.trips, labels(session)) == (["label"], {"recipe_1": "Salad"})
 
 
-def test_a_change_that_does_not_come_to_stay_is_not_told(
+def test_a_label_that_is_rolled_back_is_not_stored(
     session: RefSession, soup: Recipe, store: TravelLog
 ) -> None:
-    """A transaction or a savepoint that is rolled back takes its labels along."""
+    """With its transaction, or with its savepoint."""
     soup.name = "Stew"
     session.flush()
     session.rollback()
@@ -439,20 +435,20 @@ def test_a_change_that_does_not_come_to_stay_is_not_told(
         lambda soup: setattr(soup, "name", "\n"),
     ],
 )
-def test_nothing_is_told_where_no_label_changed(
+def test_nothing_is_sent_if_no_label_changed(
     session: RefSession, soup: Recipe, store: TravelLog, change: Callable[[Recipe], None]
 ) -> None:
-    """Nor where there is none any more: a poorer value never takes a label's place."""
+    """Nor if the new label is empty: it does not replace the old one."""
     change(soup)
     session.commit()
 
     assert (store.trips, labels(session)) == ([], {"recipe_1": "Soup"})
 
 
-def test_a_relationship_that_changes_changes_the_label_of_its_function(
+def test_a_changed_relationship_changes_the_label_of_a_function(
     session: RefSession, soup: Recipe, store: TravelLog
 ) -> None:
-    """The label before is told from the label after by what was loaded before."""
+    """The labels before and after are computed from what was loaded before and after."""
     plan = MealPlan(recipe=soup, day=dt.date(2026, 11, 22))
     session.add(plan)
     session.commit()
@@ -466,8 +462,8 @@ def test_a_relationship_that_changes_changes_the_label_of_its_function(
 
 
 @pytest.mark.usefixtures("soup")
-def test_a_key_in_a_name_does_not_get_into_the_registry(session: RefSession) -> None:
-    """Neither when it is minted nor when it is changed."""
+def test_a_key_in_a_label_is_not_stored(session: RefSession) -> None:
+    """It is replaced by `<key>`."""
     stew = Recipe(name=f"Stew {KEY}")
     session.add(stew)
     session.commit()
@@ -478,7 +474,7 @@ def test_a_key_in_a_name_does_not_get_into_the_registry(session: RefSession) -> 
 def test_a_class_without_a_label_costs_nothing(
     session: RefSession, soup: Recipe, store: TravelLog
 ) -> None:
-    """Rows of other classes are written and read beside without a trip for labels."""
+    """Its rows are written and read without a round trip for labels."""
     guest = Guest(mentor_id=None)
     session.add(guest)
     session.commit()
@@ -502,16 +498,16 @@ def cooked(session: RefSession) -> RefSession:
     return session
 
 
-def asked(session: RefSession, text: str) -> BadRefError:
-    """Return what is said to somebody who asks for a recipe in this way."""
+def error_of(session: RefSession, text: str) -> BadRefError:
+    """Return the error of a look-up by a wrong ref."""
     with pytest.raises(BadRefError) as caught:
         session.get(Recipe, text)
     return caught.value
 
 
-def test_an_unknown_ref_is_answered_with_refs_and_labels(cooked: RefSession) -> None:
-    """Whoever reads it can choose; a label stays one inert line."""
-    error = asked(cooked, "recipe_9")
+def test_the_error_of_an_unknown_ref_shows_refs_and_labels(cooked: RefSession) -> None:
+    """The labels are escaped."""
+    error = error_of(cooked, "recipe_9")
 
     assert str(error) == (
         "'recipe_9' is not a known recipe; known: 'recipe_1' (\"soup\"), 'recipe_2' (\"Soup\"), "
@@ -534,11 +530,11 @@ def test_an_unknown_ref_is_answered_with_refs_and_labels(cooked: RefSession) -> 
         ("recipe 4", "recipe_4"),
     ],
 )
-def test_a_name_in_place_of_a_ref_is_answered_with_the_ref(
+def test_the_error_of_a_label_in_place_of_a_ref_suggests_the_ref(
     cooked: RefSession, text: str, near: str | None
 ) -> None:
-    """Where one row is called so, or nearly so; nothing is resolved for that."""
-    error = asked(cooked, text)
+    """If exactly one row has the label, or a similar one; the label is not resolved."""
+    error = error_of(cooked, text)
 
     assert isinstance(error, UnknownRefError)
     assert error.near == near
@@ -546,33 +542,33 @@ def test_a_name_in_place_of_a_ref_is_answered_with_the_ref(
         assert "; did you mean 'recipe_5' (\"Butter Chicken\")? known: " in str(error)
 
 
-def test_the_row_that_is_meant_is_among_the_known(cooked: RefSession) -> None:
-    """However far away its number is."""
+def test_the_suggested_ref_is_among_the_known_ones(cooked: RefSession) -> None:
+    """Although only refs with near numbers are shown."""
     cooked.add_all([Recipe(name=f"Bread No. {number}") for number in range(20)])
     cooked.commit()
     loaves = cooked.scalars(select(Recipe).where(Recipe.name.like("Bread%"))).all()
     assert {loaf.id for loaf in loaves} == {f"recipe_{number}" for number in range(6, 26)}
 
-    error = asked(cooked, "butter chicken 24")
+    error = error_of(cooked, "butter chicken 24")
     assert (error.near, len(error.known)) == ("recipe_5", 10)
     assert error.labels["recipe_5"] == "Butter Chicken"
 
 
-def test_another_conversations_labels_are_not_offered(
+def test_labels_of_another_conversation_are_not_suggested(
     cooked: RefSession, sessions: sessionmaker[RefSession], registry: RefRegistry
 ) -> None:
-    """Not even that something is called so."""
-    assert asked(cooked, "butter chicken").known
+    """The error does not reveal that they exist."""
+    assert error_of(cooked, "butter chicken").known
     with sessions(conversation=registry.conversation("chat-8")) as other:
-        error = asked(other, "butter chicken")
+        error = error_of(other, "butter chicken")
 
     assert (error.near, error.known, error.labels) == (None, (), {})
 
 
-async def test_labels_ride_along_in_async_sessions(
+async def test_an_async_session_stores_labels(
     async_engine: AsyncEngine, recipes: list[Recipe]
 ) -> None:
-    """They are told inside awaited calls, and so is what changes."""
+    """New and changed ones, inside awaited calls."""
     registry = RefRegistry(async_engine, policy=POLICY)
     chat = registry.conversation("chat-7")
     async with AsyncRefSession(async_engine, conversation=chat) as session:
@@ -586,8 +582,8 @@ async def test_labels_ride_along_in_async_sessions(
     assert len(recipes) == 5
 
 
-def test_a_plain_session_tells_nothing(tables: Any, recipes: list[Recipe]) -> None:
-    """The registry hears of labels by the sessions that have a conversation."""
+def test_a_plain_session_stores_no_labels(tables: Any, recipes: list[Recipe]) -> None:
+    """Only sessions with a conversation do."""
     with Session(tables) as plain:
         plain.merge(recipes[0]).name = "Soup"
         plain.commit()

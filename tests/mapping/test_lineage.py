@@ -1,4 +1,4 @@
-"""What an expression shows of the key columns in it."""
+"""Which keys an expression shows."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from sqlalchemy import (
     case,
     cast,
     column,
+    distinct,
     exists,
     func,
     literal,
@@ -53,7 +54,9 @@ from alfred_refs.mapping.lineage import (
     Series,
     SpelledKey,
     Unknown,
+    choices_of,
     columns_in,
+    is_document,
 )
 from alfred_refs.sqla import cache_key_of
 from tests.models import MealPlan, Order, OrderLine, Person, Preference, Recipe, RecipeNote
@@ -69,13 +72,23 @@ either = union(select(Recipe.id), select(MealPlan.recipe_id)).subquery()
 
 
 class OwnBundle(Bundle[Any]):
-    """Makes something of its own of each row."""
+    """Computes its own value of each row."""
 
     inherit_cache = True
 
     def create_row_processor(self, _query: Any, procs: Any, _labels: Any) -> Any:
         """Join the values."""
         return lambda row: "".join(str(proc(row)) for proc in procs)
+
+
+class Opaque(ColumnElement[Any]):
+    """An element that does not show SQLAlchemy its operands."""
+
+    inherit_cache = False
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+        self.type = String()
 
 
 @pytest.fixture(scope="module")
@@ -147,12 +160,31 @@ def shown(element: Any, entities: Entities) -> str | Unknown | None:
         (column("id"), UNKNOWN),
         (table("recipes", column("id")).c.id, UNKNOWN),
         (func.coalesce(literal_column("id"), Recipe.id), UNKNOWN),
+        # declared `Boolean`, or inside an element of the program's own
+        (type_coerce(Order.id, Boolean), UNKNOWN),
+        (
+            UnaryExpression(
+                type_coerce(Order.id, Boolean), operator=operators.neg, type_=Boolean()
+            ),
+            UNKNOWN,
+        ),
+        (func.max(Order.id, type_=Boolean).over(), UNKNOWN),
+        (select(func.md5(cast(Recipe.id, String), type_=Boolean)).scalar_subquery(), UNKNOWN),
+        (cast(Recipe.id, String).op("||", return_type=Boolean)(Recipe.name), UNKNOWN),
+        (Opaque(Recipe.id), UNKNOWN),
+        (Opaque(Recipe.name), UNKNOWN),
+        # conditions
+        (Recipe.id.is_(None) | (Recipe.name == "A"), None),
+        (cast(Order.id, Boolean), None),
+        (func.starts_with(Recipe.name, "A", type_=Boolean), None),
+        (case((Recipe.id == MealPlan.recipe_id, True), else_=False), None),
+        (~exists().where(Recipe.id == MealPlan.recipe_id), None),
     ],
 )
 def test_a_value_is_a_key_of_the_column_it_comes_from(
     element: Any, entity: str | None, entities: Entities
 ) -> None:
-    """Functions that choose among keys show keys, conditions and counts do not."""
+    """Functions that choose among keys show keys; conditions and counts do not."""
     assert shown(element, entities) == entity
 
 
@@ -217,10 +249,10 @@ def test_a_value_is_a_key_of_the_column_it_comes_from(
         func.jsonb_pretty(func.jsonb_agg(Recipe.id)),
     ],
 )
-def test_what_is_made_from_a_key_is_refused_by_the_columns_name(
+def test_a_computation_with_a_key_is_refused_by_the_name_of_the_column(
     element: Any, entities: Entities
 ) -> None:
-    """A value that is not a key any more, but tells one, cannot be shown."""
+    """A value that is not a key any more, but reveals one, cannot be shown."""
     with pytest.raises(UntranslatableError, match=r"shows keys of \w+\.\w+.*raw_keys\(\)"):
         shown(element, entities)
 
@@ -313,10 +345,10 @@ ORDER = KeyColumn("orders.id", "order", "integer")
         (text("'x' || id"), UNKNOWN),
     ],
 )
-def test_a_value_made_from_keys_tells_where_they_stand(
+def test_the_shape_of_a_value_shows_where_its_keys_are(
     element: Any, expected: Any, entities: Entities
 ) -> None:
-    """Lists, records and texts of keys are understood, nested to any depth."""
+    """Lists, objects and texts of keys, nested to any depth."""
     element = getattr(element, "__clause_element__", lambda: element)()
     _, parameters = (
         cache_key_of(select(element)) if not isinstance(element, Bundle) else (None, [])
@@ -326,66 +358,78 @@ def test_a_value_made_from_keys_tells_where_they_stand(
     assert lineage.of_any([element]) == expected
 
 
-def test_a_union_shows_keys_of_one_entity_or_is_refused(entities: Entities) -> None:
-    """The selects of a union are taken together, position by position."""
-    alike = [Recipe.__table__.c.id, MealPlan.__table__.c.recipe_id]
-    found = Lineage(entities.of_column).of_any(alike)
+def test_a_union_shows_keys_of_one_entity(entities: Entities) -> None:
+    """The selects of a union are compared position by position."""
+    lineage = Lineage(entities.of_column)
+    found = lineage.of_any([recipes.c.id, MealPlan.__table__.c.recipe_id])
 
     assert isinstance(found, KeyColumn)
     assert found.entity == "recipe"
-    with pytest.raises(UntranslatableError):
-        Lineage(entities.of_column).of_any([Recipe.__table__.c.id, MealPlan.__table__.c.id])
-    assert Lineage(entities.of_column).of_any([RecipeNote.__table__.c.note, null()]) is None
+    assert lineage.of_any([notes.c.note, null()]) is None
+    for other_column in (MealPlan.__table__.c.id, Preference.__table__.c.device):
+        with pytest.raises(UntranslatableError):
+            lineage.of_any([recipes.c.id, other_column])
 
 
-def test_a_union_of_keys_and_data_is_refused(entities: Entities) -> None:
-    """A position that holds keys in one select and other UUIDs in the next is neither."""
-    mixed = [Recipe.__table__.c.id, Preference.__table__.c.device]
+# Kinds of expression
 
-    with pytest.raises(UntranslatableError):
-        Lineage(entities.of_column).of_any(mixed)
-
-
-class Opaque(ColumnElement[Any]):
-    """Does not tell SQLAlchemy what it is made of."""
-
-    inherit_cache = False
-
-    def __init__(self, part: Any) -> None:
-        self.part = part
-        self.type = String()
+ids: list[Any] = [Recipe.__table__.c.id, MealPlan.__table__.c.id]
+key, plan_key = ids
+name: Any = Recipe.__table__.c.name
+document = func.json_build_object("id", key)
 
 
 @pytest.mark.parametrize(
-    "element",
+    ("element", "choices"),
     [
-        type_coerce(Order.id, Boolean),
-        UnaryExpression(type_coerce(Order.id, Boolean), operator=operators.neg, type_=Boolean()),
-        func.max(Order.id, type_=Boolean).over(),
-        select(func.md5(cast(Recipe.id, String), type_=Boolean)).scalar_subquery(),
-        cast(Recipe.id, String).op("||", return_type=Boolean)(Recipe.name),
-        Opaque(Recipe.id),
-        Opaque(Recipe.name),
+        (case((name == "a", key), else_=plan_key), ids),
+        (case({"a": key}, value=name, else_=null()), [key, null()]),
+        (func.coalesce(*ids), ids),
+        (func.COALESCE(*ids), ids),
+        (func.pg_catalog.coalesce(*ids), ids),
+        (func.elsewhere.coalesce(*ids), []),
+        (func.nullif(*ids), [key]),
+        (func.lag(key, 1, plan_key), ids),
+        (func.lower(name), []),
+        (key.label("k"), [key]),
+        (distinct(key), [key]),
+        (aggregate_order_by(key, name), [key]),
+        (key, []),
+        (name == "a", []),
+        (None, []),
     ],
 )
-def test_what_only_the_program_says_of_a_value_is_not_believed(
-    element: Any, entities: Entities
+def test_the_choices_of_an_expression_are_values_it_passes_on(
+    element: Any, choices: list[Any]
 ) -> None:
-    """A key that is declared a truth value, or is hidden in an element of the program's own."""
-    assert Lineage(entities.of_column).of(element) is UNKNOWN
+    """One of several, or the one inside a wrapper; a computation has none."""
+    actual = choices_of(element)
+
+    assert len(actual) == len(choices)
+    assert all(a.compare(b) for a, b in zip(actual, choices, strict=True))
+
+
+def test_windows_and_filters_pass_a_value_on() -> None:
+    """They select the rows of an aggregate, not another value."""
+    largest = func.max(key)
+
+    assert list(choices_of(largest.over())) == [largest]
+    assert list(choices_of(largest.filter(name == "a"))) == [largest]
 
 
 @pytest.mark.parametrize(
-    "element",
+    ("element", "expected"),
     [
-        Recipe.id == Recipe.parent_recipe_id,
-        ~exists().where(Recipe.id == MealPlan.recipe_id),
-        Recipe.id.is_(None) | (Recipe.name == "A"),
-        cast(Order.id, Boolean),
-        func.starts_with(Recipe.name, "A", type_=Boolean),
-        case((Recipe.id == MealPlan.recipe_id, True), else_=False),
+        (document, True),
+        (document.label("d"), True),
+        (cast(document, JSON), True),
+        (func.coalesce(null(), document), True),
+        (case((name == "a", document)), True),
+        (func.elsewhere.json_build_object("id", key), False),
+        (cast(name, JSON), False),
+        (func.lower(name), False),
     ],
 )
-def test_conditions_show_nothing(element: Any, entities: Entities) -> None:
-    """The database makes true or false of the keys in them."""
-    assert Lineage(entities.of_column).of(element) is None
+def test_a_document_is_recognised_by_its_function(element: Any, expected: bool) -> None:
+    """Through wrappers and choices."""
+    assert is_document(element) is expected

@@ -152,7 +152,7 @@ def test_tables_in_a_schema_that_the_role_may_not_use_are_told_so(
             connection.exec_driver_sql(f"alter table {name} set schema refs")
     query = {**granted.url.query, "options": "-csearch_path=refs"}
     hidden = create_engine(granted.url.set(query=query))
-    with pytest.raises(RegistryTablesError, match="the role needs usage of their schema"):
+    with pytest.raises(RegistryTablesError, match="the role needs USAGE on their schema"):
         RefRegistry(hidden).conversation("chat-7").refer("recipe", 1)
     hidden.dispose()
 

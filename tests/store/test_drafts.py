@@ -353,7 +353,7 @@ def test_a_key_is_reserved_for_one_draft(store: Store) -> None:
     store.draft(CHAT, [SOUP, STEW, PLAN])
     store.reserve_keys(CHAT, {ONE: KEY})
 
-    with pytest.raises(DraftKeyError, match="for 'gen_recipe_2' is another draft's") as caught:
+    with pytest.raises(DraftKeyError, match="for 'gen_recipe_2' is reserved") as caught:
         store.reserve_keys(CHAT, {TWO: KEY})
     with pytest.raises(DraftKeyError):
         store.reserve_keys(CHAT, {TWO: KEY, FIRST_PLAN: KEY})

@@ -207,11 +207,11 @@ REFUSALS = [
     ("40P01", "try again"),
     ("42501", "grant the engine's user all rights"),
     ("53100", "make room on the server's disk"),
-    ("53200", "give the server more of what it lacks"),
+    ("53200", "give the server more of the resource"),
     ("55P03", "lock_timeout: try again"),
-    ("57014", "statement_timeout allows: try again"),
-    ("23514", "mend what the message names"),
-    ("P0001", "mend what the message names"),
+    ("57014", "statement_timeout: try again"),
+    ("23514", "correct what the message names"),
+    ("P0001", "correct what the message names"),
 ]
 
 
@@ -303,7 +303,7 @@ def test_a_server_without_a_free_connection_is_told_as_unreachable(
     with applied(role, driver) as application:
         with other.connect(), pytest.raises(RegistryUnreachableError) as caught:
             application.use(lambda store: store.turn(CHAT))
-        assert "takes more connections" in str(caught.value)
+        assert "accepts connections" in str(caught.value)
         assert "too many connections" in str(caught.value.__cause__)
 
         other.dispose()

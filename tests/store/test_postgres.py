@@ -606,9 +606,9 @@ def test_a_database_without_the_tables_is_told_how_to_get_them(engine: Engine) -
             f"the registry's tables are missing or out of date in database "
             f"{engine.url.database!r}; "
             "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
-            "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
-            "does too; if they are there, the role needs usage of their schema, which must be in "
-            "its search_path"
+            "if that has registry.metadata; RefRegistry.create_tables() creates them where none "
+            "exist yet; if they exist, the role needs USAGE on their schema, which must be in its "
+            "search_path"
         )
 
 

@@ -60,4 +60,4 @@ def test_room_is_what_the_type_says(
     with pytest.raises(UnfitValueError) as caught:
         values.accept_new(unfit)
 
-    assert caught.value.wanted == wanted
+    assert caught.value.expected == wanted

@@ -104,7 +104,7 @@ def test_a_model_is_told_of_a_circle(
         answer = Toolset([Node, Leaf]).call(session, "db_create", arguments)
         assert answer["error"]["code"] == "circular_reference"
         assert answer["error"]["known"] == list(circle)
-        assert "name each other, so that none can be saved first" in answer["error"]["message"]
+        assert "name each other, so none can be saved first" in answer["error"]["message"]
     assert held(drafts) == circle
 
     drafts.edit_drafts({ref: {} for ref in circle})

@@ -174,7 +174,7 @@ def test_two_objects_of_one_draft_are_refused(
     """In one flush, and in two of one transaction."""
     first = Recipe(id=soup, name="One")
     session.add_all([first, Recipe(id=soup, name="Two")])
-    with pytest.raises(DraftTwiceError, match="'gen_recipe_1' is to be saved twice at once"):
+    with pytest.raises(DraftTwiceError, match="'gen_recipe_1' would be saved as two rows"):
         session.flush()
     session.rollback()
     session.add(first)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import AsyncRefSession, EntityNameError, RefRegistry, RefSession
 from alfred_refs.errors import KeyColumnError, UnknownRefError
-from alfred_refs.mapping.keys import find_keys
+from alfred_refs.mapping.text import whole_keys
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
 from tests.fix_session import TravelLog
@@ -159,7 +159,7 @@ def test_an_error_shows_what_is_there_as_rows_do(notes: Engine, chat: RefSession
     ):
         error = toolset.call(chat, "db_update", {**asked, "expect": expect})["error"]
         assert (error["code"], error["actual"]) == ("unexpected_row", actual)
-        assert not find_keys(error["message"])
+        assert not whole_keys(error["message"])
         assert "7" not in error["message"]
 
 
@@ -406,7 +406,7 @@ def test_a_cursor_has_no_key_and_stays_as_it_is(notes: Engine, chat: RefSession)
         titles += [row["title"] for row in answer["rows"]]
         if answer["more"]:
             cursor = {"cursor": answer["cursor"]}
-            assert find_keys(base64.urlsafe_b64decode(answer["cursor"] + "==").decode()) == []
+            assert whole_keys(base64.urlsafe_b64decode(answer["cursor"] + "==").decode()) == []
 
     assert titles == [f"of {n} <key_1>" for n in range(3)]
 

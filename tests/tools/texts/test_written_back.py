@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from sqlalchemy import Engine
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.mapping.keys import find_keys
+from alfred_refs.mapping.text import whole_keys
 from tests.fix_session import TravelLog
 from tests.key_texts import texts
 from tests.profiles import examples
@@ -71,7 +71,7 @@ def texts_in(value: Any) -> Iterator[str]:
 def shown_keys(rows: list[Answer]) -> list[str]:
     """Return the keys in rows but for the column of UUIDs that are none."""
     shown = [text for row in rows for text in texts_in({**row, "device": None})]
-    return [key for text in shown for key in find_keys(text)]
+    return [key for text in shown for key in whole_keys(text)]
 
 
 @settings(

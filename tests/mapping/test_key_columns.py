@@ -1,4 +1,4 @@
-"""What entities are called."""
+"""Names of entities."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def name_of(entity: Any, **policy: Any) -> str:
     [("MealPlan", "meal_plan"), ("HTTPServer", "http_server"), ("Recipe", "recipe")],
 )
 def test_a_class_is_named_in_snake_case(class_name: str, entity: str) -> None:
-    """The class's name, not the table's, names the entity."""
+    """After the class, not the table."""
     assert name_of(mapped(class_name)) == entity
 
 
@@ -45,24 +45,24 @@ def test_a_class_is_named_in_snake_case(class_name: str, entity: str) -> None:
     [("recipes", "recipe"), ("analyses", "analysis"), ("children", "child"), ("news", "news")],
 )
 def test_a_table_without_class_is_named_in_the_singular(table: str, entity: str) -> None:
-    """A well-kept library knows the singular: no letters are stripped."""
+    """By a library: no letters are just stripped."""
     assert name_of(Table(table, MetaData(), Column("id", Uuid, primary_key=True))) == entity
 
 
-def test_a_class_can_say_its_name() -> None:
+def test_a_class_can_declare_its_name() -> None:
     """`__ref_name__` overrides the class's name."""
     assert name_of(mapped("RecipeRow", __ref_name__="recipe")) == "recipe"
 
 
 def test_a_policy_can_name_classes_and_tables() -> None:
-    """`RefPolicy(names=...)` serves classes and tables that cannot say it themselves."""
+    """`RefPolicy(names=...)` is for classes and tables that cannot declare it."""
     table = Table("tbl_rcp", MetaData(), Column("id", Uuid, primary_key=True))
 
     assert name_of(MealPlan, names={MealPlan: "plan"}) == "plan"
     assert name_of(table, names={"tbl_rcp": "recipe"}) == "recipe"
 
 
-def test_two_classes_of_one_name_are_refused_by_name() -> None:
+def test_two_classes_of_one_name_are_refused() -> None:
     """The error names both classes and the remedy, at the first use of either."""
     base = type("Base", (DeclarativeBase,), {})
     # a base does not keep its classes
@@ -73,7 +73,7 @@ def test_two_classes_of_one_name_are_refused_by_name() -> None:
 
 
 def test_two_classes_of_one_name_on_two_bases_are_refused_when_both_are_used() -> None:
-    """Bases that have nothing to do with each other do not disturb each other."""
+    """Classes of unrelated bases clash only if both are used."""
     entities = Entities(RefPolicy())
     one, other = mapped("Recipe"), mapped("Recipe")
     entities.name_of(one)
@@ -82,21 +82,21 @@ def test_two_classes_of_one_name_on_two_bases_are_refused_when_both_are_used() -
         entities.name_of(other)
 
 
-def test_a_name_of_classes_on_two_bases_finds_none_of_them() -> None:
-    """As long as neither is used, nobody can tell which is meant; a policy may."""
+def test_a_name_of_classes_on_two_bases_is_ambiguous() -> None:
+    """Unless one of them is used, or the policy renames it."""
     one, other = (mapped("Goulash", __module__=module) for module in ("menu", "archive"))
 
     with pytest.raises(EntityNameError, match=r"archive.*Goulash.*menu.*Goulash.*__ref_name__"):
-        EntityNames(RefPolicy()).found_table_of("goulash")
+        EntityNames(RefPolicy()).find_table_of("goulash")
     names = EntityNames(RefPolicy())
     names.of_table(one.__table__)
-    assert names.found_table_of("goulash") is one.__table__
-    told = EntityNames(RefPolicy(names={one: "stew"}))
-    assert told.found_table_of("goulash") is other.__table__
+    assert names.find_table_of("goulash") is one.__table__
+    renamed = EntityNames(RefPolicy(names={one: "stew"}))
+    assert renamed.find_table_of("goulash") is other.__table__
 
 
-def test_a_draft_of_such_a_name_is_edited_once_its_class_is_used() -> None:
-    """Its content is not held to the fields of another class."""
+def test_a_draft_of_an_ambiguous_name_is_edited_once_its_class_is_used() -> None:
+    """Its content is not checked against the fields of another class."""
     one, _other = (
         mapped("Borscht", id=mapped_column(primary_key=True, default=uuid.uuid4), __module__=name)
         for name in ("menu", "archive")
@@ -113,7 +113,7 @@ def test_a_draft_of_such_a_name_is_edited_once_its_class_is_used() -> None:
 
 @pytest.mark.parametrize("name", ["gen_recipe", "recipe_2", "Rezept", "a b", ""])
 def test_a_name_that_reads_as_a_ref_or_draft_is_refused(name: str) -> None:
-    """A name that could not be told from a ref is an error of set-up, with the remedy."""
+    """The error has the remedy."""
     class_ = mapped("Recipe")
 
     with pytest.raises(EntityNameError, match=r"'gen_'.*RefPolicy\(names="):
@@ -121,7 +121,7 @@ def test_a_name_that_reads_as_a_ref_or_draft_is_refused(name: str) -> None:
 
 
 def test_without_the_library_a_table_is_refused_with_the_remedy() -> None:
-    """Without the extra `tables`, a table that no class maps has to be named."""
+    """Without the extra `tables`, the policy must name a table that no class maps."""
     program = (
         "import sys; sys.modules['inflect'] = None\n"
         "from sqlalchemy import *; from alfred_refs import *\n"
@@ -149,8 +149,8 @@ def table_of(class_: type[Any]) -> Table:
     return cast(Table, class_.__table__)
 
 
-def test_a_table_of_two_entity_names_is_refused_each_time() -> None:
-    """With all classes of its base, until one of them says another name."""
+def test_a_table_of_two_entity_names_is_refused_at_each_use() -> None:
+    """With all classes of its base, until the policy names the table."""
 
     class Plain(DeclarativeBase):
         """Of this test."""

@@ -1,0 +1,202 @@
+r"""Labels: what people call a row, a short line of text such as `Butter Chicken`.
+
+The registry stores the label of each ref, and errors and prompts show it after the ref. A class
+declares where its label is (`__ref_label__`), or the policy does (`RefPolicy.labels`): the name
+of an attribute, or a function of the instance.
+
+>>> by_name = label_of(Recipe.__mapper__, "name")
+>>> by_name.of({"name": "Butter\n Chicken", "servings": 4})
+'Butter Chicken'
+>>> by_function = label_of(Recipe.__mapper__, lambda recipe: f"{recipe.name}, {recipe.servings}")
+>>> by_function.of({"name": "Soup", "servings": 2})
+'Soup, 2'
+>>> by_function.of({"name": "Soup"}) is None
+True
+>>> label_of(Recipe.__mapper__, "user_id")
+Traceback (most recent call last):
+    ...
+alfred_refs.errors.LabelError: the label of class 'Recipe' is 'user_id', which may hold keys; ...
+
+- The input is the dictionary of loaded attributes (`InstanceState.dict`). Nothing is loaded for a
+  label: if an attribute that it needs is not loaded, the label is `None`, which means unknown.
+- A function receives a `LoadedAttributes`, a read-only view without methods, key attributes or
+  anything that could emit SQL.
+- The output is one line of at most `LONGEST` characters, without control characters; `of`
+  replaces keys in it with `<key>`.
+
+Labels are text written by the application's users: they are shown to a model as quoted data and
+are never instructions. Labels are not unique, and no row is looked up by its label here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy.orm import ColumnProperty, Mapper
+
+from alfred_refs import sqla
+from alfred_refs.errors import LabelError
+from alfred_refs.mapping.key_columns import key_type_of
+from alfred_refs.mapping.text import head, redact_keys
+
+LONGEST = 200
+"""The number of characters of the longest label."""
+
+_READ = 10 * LONGEST  # characters that are read of an attribute, which may be a long text
+
+_REMEDY = (
+    "name an attribute with a plain column, or give a function of loaded attributes that returns "
+    "text, in __ref_label__ or RefPolicy(labels={...})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Where the label of a class's rows is.
+
+    Attributes:
+        read: returns the value, given the loaded attributes by name.
+        attribute: the name of the attribute that holds it; `None` if a function computes it.
+    """
+
+    read: Callable[[Mapping[str, Any]], Any]
+    attribute: str | None = None
+
+    def of(self, loaded: Mapping[str, Any]) -> str | None:
+        """Return the label of an instance without keys, given its loaded attributes.
+
+        Raises:
+            LabelError: the class's function failed, or read what it may not.
+        """
+        text = self._text(loaded)
+        return None if text is None else clean_label(text)
+
+    def of_unredacted(self, loaded: Mapping[str, Any]) -> str | None:
+        """Return the same label with its keys, for callers that replace them with refs.
+
+        Raises:
+            LabelError: the class's function failed, or read what it may not.
+        """
+        text = self._text(loaded)
+        return None if text is None else _shorten(_one_line(text))
+
+    def is_unchanged(self, loaded: Mapping[str, Any], label: str) -> bool:
+        """Return whether the label's attribute holds exactly this label.
+
+        A cheap test before `of`, on the path of each row that is loaded.
+        """
+        return self.attribute is not None and loaded.get(self.attribute) == label
+
+    def _text(self, loaded: Mapping[str, Any]) -> str | None:
+        value = self.read(loaded)
+        return value if value is None or type(value) is str else str(value)
+
+
+def clean_label(text: str) -> str | None:
+    """Return a text as one short line without keys and control characters, `None` if empty."""
+    return _shorten(redact_keys(_one_line(text)))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(head(text, _READ).split())
+    return line if line.isprintable() else "".join(filter(str.isprintable, line))
+
+
+def _shorten(line: str) -> str | None:
+    return (line if len(line) <= LONGEST else head(line, LONGEST - 1) + "…") or None
+
+
+def label_of(mapper: Mapper[Any], declared: Any) -> Label:
+    """Return the label that a class or the policy declares.
+
+    Raises:
+        LabelError: the declaration names no column attribute, names one that may hold keys, or
+            is neither a name nor a function.
+    """
+    if callable(declared):
+        return Label(partial(_call, declared, mapper))
+    if not isinstance(declared, str):
+        raise _label_error(mapper, f"is a {type(declared).__name__}")
+    attribute = mapper.column_attrs.get(declared)
+    if attribute is None:
+        raise _label_error(mapper, f"is {declared!r}, which is not an attribute with a column")
+    if _may_hold_keys(attribute):
+        raise _label_error(mapper, f"is {declared!r}, which may hold keys")
+    return Label(lambda loaded: loaded.get(declared), declared)
+
+
+def _call(
+    function: Callable[[Any], Any], mapper: Mapper[Any], loaded: Mapping[str, Any]
+) -> str | None:
+    try:
+        label = function(LoadedAttributes(mapper, loaded))
+    except _NotLoadedError:
+        return None
+    except LabelError:
+        raise
+    except Exception as error:
+        raise _label_error(mapper, f"is a function that raised {type(error).__name__}") from error
+    if label is None or isinstance(label, str):
+        return label
+    raise _label_error(mapper, f"is a function that returned a {type(label).__name__}")
+
+
+class _NotLoadedError(Exception):
+    """The function of a label read an attribute that is not loaded."""
+
+
+class LoadedAttributes:
+    """An instance as the function of a label sees it: its loaded attributes, without keys.
+
+    Related instances are wrapped in the same way.
+    """
+
+    __slots__ = ("_loaded", "_mapper")
+
+    def __init__(self, mapper: Mapper[Any], loaded: Mapping[str, Any]) -> None:
+        self._mapper = mapper
+        self._loaded = loaded
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = self._mapper.attrs.get(name)
+        if attribute is None:
+            raise _label_error(
+                self._mapper, f"is a function of {name!r}, which is not a mapped attribute"
+            )
+        if isinstance(attribute, ColumnProperty) and _may_hold_keys(attribute):
+            raise _label_error(self._mapper, f"is a function of {name!r}, which may hold keys")
+        if name not in self._loaded:
+            raise _NotLoadedError
+        return _without_instances(self._loaded[name])
+
+
+def _without_instances(value: Any) -> Any:
+    """Wrap the instances in an attribute's value: reading their attributes could emit SQL."""
+    if isinstance(value, (list, tuple, set)):
+        return [_without_instances(each) for each in value]
+    if isinstance(value, LoadedAttributes):
+        return value
+    if sqla.is_instance(value):
+        state = sqla.state_of(value)
+        return LoadedAttributes(state.mapper, state.dict)
+    # a dictionary collection (`attribute_keyed_dict`): its names may be keys
+    if isinstance(value, Mapping) and any(map(sqla.is_instance, value.values())):
+        raise _NotLoadedError
+    return value
+
+
+def _may_hold_keys(attribute: ColumnProperty[Any]) -> bool:
+    return any(
+        column.primary_key
+        or bool(column.foreign_keys)
+        or "ref" in getattr(column, "info", ())
+        or key_type_of(column.type) == "uuid"
+        for column in attribute.columns
+    )
+
+
+def _label_error(mapper: Mapper[Any], fact: str) -> LabelError:
+    return LabelError(f"the label of class {mapper.class_.__qualname__!r} {fact}", _REMEDY)

@@ -1,0 +1,384 @@
+r"""Keys in text: find them, replace them with refs, or mark them so that the text can come back.
+
+One scanner finds whole keys: UUIDs with or without dashes, in capitals, in braces, as
+`UUID('...')` and as URNs. A longer run of hexadecimal digits counts as one key, because where a
+key would begin in it is unknown. Three things are built on the scanner:
+
+- `redact_keys` replaces whole keys in error messages, labels and other short text.
+- `encode_marks` and `decode_marks` are inverse functions: a model sees `<recipe_1>` in a stored
+  text, and what it writes back is stored as the key again, letter for letter.
+- `search_keys` also finds keys that are split by markup or line ends, and keys that were cut;
+  `replace_keys` replaces those too. They serve text that is about to reach a model.
+
+>>> key = chat.resolve("recipe_1")
+>>> redact_keys(f"Key (id)=({key}) is not present", {key: "recipe_1"}.get)
+'Key (id)=(recipe_1) is not present'
+>>> shown = encode_marks(f"see {key.hex}", lambda spelled: Mark("recipe_1", spelled.spelling))
+>>> shown
+'see <recipe_1:hex>'
+>>> decode_marks(shown, lambda mark: mark.spelling_of(key)) == f"see {key.hex}"
+True
+>>> search_keys("please delete ..c69607bb")
+[FoundKey(start=14, end=24, kind='cut')]
+
+The kinds of key that `search_keys` returns:
+
+- `whole`: a UUID in any spelling, as above.
+- `split`: a UUID with Markdown, tags, escapes or line ends between its digits,
+  `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`, or with something else in place of its dashes.
+- `cut`: the beginning, the end or both ends of a UUID, `..c69607bb`, `a508000d-9b55…` or
+  `a508…2de2`, which a model completes by inventing the rest.
+
+Limits: integers and words do not look like keys and are never found; neither are colours,
+abbreviated commits and other short hexadecimal numbers, unless dots precede or follow them. Which
+key has which ref is the caller's knowledge: nothing here asks a database or mints a ref.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+HIDDEN = "<key>"
+"""The replacement for a key that has no ref."""
+
+RefOf = Callable[[uuid.UUID], str | None]
+"""Returns the ref of a key, `None` if it has none."""
+
+# Scanner of whole keys
+
+_DIGITS = 32  # of a UUID
+
+# `UUID('...')` and `urn:uuid:...` are spellings as a whole; braces are left in the text.
+_SPELLED = r"(?P<repr>\bUUID\(['\"])?(?:\burn:uuid:)?(?P<key>{})(?(repr)['\"]\))"
+_LOWER_HEX = "[0-9a-f]"
+_FLAGS = re.IGNORECASE | re.ASCII
+# The usual form is searched first, so that digits before or after it are not taken for its own.
+_USUAL = re.compile(
+    _SPELLED.format("-".join(f"{_LOWER_HEX}{{{digits}}}" for digits in (8, 4, 4, 4, 12))), _FLAGS
+)
+# PostgreSQL accepts dashes after every fourth digit, `uuid.UUID` anywhere.
+_OTHER = re.compile(_SPELLED.format(f"{_LOWER_HEX}(?:-?{_LOWER_HEX}){{{_DIGITS - 1},}}"), _FLAGS)
+# Part of every match of the two. It has no optional prefix, so it is quick to rule a text out.
+_RUN = re.compile(f"{_LOWER_HEX}(?:-?{_LOWER_HEX}){{{_DIGITS - 1}}}", _FLAGS)
+
+
+def _scan(text: str) -> Iterator[re.Match[str]]:
+    """Yield a match for each whole key in a text, in order, with groups `repr` and `key`."""
+    if len(text) < _DIGITS or _RUN.search(text) is None:
+        return
+    end = 0
+    for match in _USUAL.finditer(text):
+        if match.start() - end >= _DIGITS:
+            yield from _OTHER.finditer(text, end, match.start())
+        yield match
+        end = match.end()
+    if len(text) - end >= _DIGITS:
+        yield from _OTHER.finditer(text, end)
+
+
+def key_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each whole key in a text, without a prefix as of a URN."""
+    for match in _scan(text):
+        yield match.span("key")
+
+
+def whole_keys(text: str) -> list[str]:
+    """Return the whole keys in a text, in order, as they are spelled in it."""
+    return [match["key"] for match in _scan(text)]
+
+
+def redact_keys(text: str, ref_of: RefOf = lambda _: None) -> str:
+    """Replace each whole key in a text with its ref, or with `HIDDEN` if it has none."""
+    pieces, end = [], 0
+    for match in _scan(text):
+        digits = match["key"].replace("-", "")
+        ref = ref_of(uuid.UUID(digits)) if len(digits) == _DIGITS else None
+        shown = HIDDEN if ref is None else ref
+        pieces += [text[end : match.start()], repr(shown) if match["repr"] else shown]
+        end = match.end()
+    return "".join([*pieces, text[end:]]) if pieces else text
+
+
+def head(text: str, most: int) -> str:
+    """Return the first characters of a text, at most so many; a key is never cut through."""
+    if len(text) <= most:
+        return text
+    through = (start for start, end in key_spans(text) if start < most < end)
+    return text[: next(through, most)]
+
+
+# Marks: `<recipe_1>` in the place of a key
+
+_PIECE = 200  # characters of a text that is registered as a key: its index has a size limit
+
+# The suffix of a mark -> the spelling of the key.
+_SPELLINGS: dict[str, Callable[[uuid.UUID], str]] = {
+    "": str,
+    "hex": lambda key: key.hex,
+    "upper": lambda key: str(key).upper(),
+    "HEX": lambda key: key.hex.upper(),
+}
+
+_MARK = re.compile(
+    r"<(?P<escape>\\*)(?P<body>"
+    r"(?P<ref>[a-z][a-z0-9_]*_[1-9][0-9]{0,17})(?::(?P<spelling>hex|upper|HEX))?"
+    r"|cut: (?:[0-9]+ more [a-z]+|nested deeper))>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpelling:
+    """A key as a text spells it, or a piece of a longer run of digits.
+
+    Attributes:
+        text: the characters.
+        key: the UUID, if it is spelled in one of the four common ways.
+        spelling: which of them, as a mark writes it.
+    """
+
+    text: str
+    key: uuid.UUID | None = None
+    spelling: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The replacement for a key in a text: its ref, and the spelling of the key."""
+
+    ref: str
+    spelling: str = ""
+
+    def __str__(self) -> str:
+        return f"<{self.ref}:{self.spelling}>" if self.spelling else f"<{self.ref}>"
+
+    def spelling_of(self, key: uuid.UUID) -> str:
+        """Return a key in the spelling that the mark records."""
+        return _SPELLINGS[self.spelling](key)
+
+
+class CutTextError(ValueError):
+    """A text contains the mark of a cut, so it is not the whole text."""
+
+
+def has_marks(text: str) -> bool:
+    """Return whether a text has a mark, or something that looks like one."""
+    return "<" in text and _MARK.search(text) is not None
+
+
+def key_spellings(text: str) -> Iterator[KeySpelling]:
+    """Yield what `encode_marks` would replace with marks, in order."""
+    for start, end in key_spans(text):
+        yield from _spellings_of(text[start:end])
+
+
+def encode_marks(text: str, mark_of: Callable[[KeySpelling], Mark]) -> str:
+    r"""Replace the keys in a text with marks.
+
+    Text that looks like a mark already gets a backslash: `<product_2>` becomes `<\product_2>`.
+    """
+    pieces, done = [], 0
+    for start, end in key_spans(text):
+        pieces.append(_escape_marks(text[done:start]))
+        pieces += [str(mark_of(each)) for each in _spellings_of(text[start:end])]
+        done = end
+    return "".join([*pieces, _escape_marks(text[done:])])
+
+
+def decode_marks(text: str, text_of: Callable[[Mark], str]) -> str:
+    """Replace the marks in a text with what they stand for.
+
+    Raises:
+        CutTextError: the text was cut.
+    """
+
+    def original(match: re.Match[str]) -> str:
+        if match["escape"]:
+            return f"<{match['escape'][1:]}{match['body']}>"
+        return text_of(_mark_in(match))
+
+    return _MARK.sub(original, text) if "<" in text else text
+
+
+def marks_in(text: str) -> list[Mark]:
+    """Return the marks in a text, in order.
+
+    Raises:
+        CutTextError: the text was cut.
+    """
+    matches = _MARK.finditer(text) if "<" in text else ()
+    return [_mark_in(match) for match in matches if not match["escape"]]
+
+
+def cut_mark(more: int) -> str:
+    """Return the mark for so many characters that were cut off."""
+    return f"<cut: {more} more characters>"
+
+
+def _mark_in(match: re.Match[str]) -> Mark:
+    if match["ref"] is None:
+        raise CutTextError
+    return Mark(match["ref"], match["spelling"] or "")
+
+
+def _escape_marks(text: str) -> str:
+    return _MARK.sub(r"<\\\g<escape>\g<body>>", text) if "<" in text else text
+
+
+def _spellings_of(text: str) -> Iterator[KeySpelling]:
+    """Yield a whole key as one of the common spellings, or else piece by piece."""
+    try:
+        key = uuid.UUID(text)
+    except ValueError:  # a longer run of digits
+        key = None
+    for spelling, spell in _SPELLINGS.items():
+        if key is not None and spell(key) == text:
+            yield KeySpelling(text, key, spelling)
+            return
+    for start in range(0, len(text), _PIECE):
+        yield KeySpelling(text[start : start + _PIECE])
+
+
+# Search for split and cut keys
+
+_HEX = "[0-9A-Fa-f]"
+# characters that Markdown, a terminal or a cautious program puts between letters
+_MARKUP = (
+    "[*_`~\\\\\u0000\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+_GAP = f"{_MARKUP}{{0,4}}"
+# a tag, or a character as HTML, URLs and JSON escape it: its letters are not digits of a key
+_ENCODED = r"<[^<>]{0,40}>|&[#0-9A-Za-z]{2,8};|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}"
+# anything in the place of a dash: five groups of digits of these lengths are a UUID all the same
+_DASH = rf"(?:{_ENCODED}|[\W_]){{1,16}}?"
+_COLOUR = r"\x1b\[[0-9;]{0,8}m"  # of a terminal
+# between two digits: the end of a line, quoted or not, a tag, or a change of colour
+_BREAK = rf"(?:\r?\n[ \t>#|]{{0,12}}|<[^<>]{{0,40}}>|{_COLOUR}|{_GAP})"
+
+_SPLIT = re.compile(
+    rf"(?<!{_HEX})"
+    + _DASH.join(f"{_HEX}(?:{_BREAK}{_HEX}){{{more}}}" for more in (7, 3, 3, 3, 11))
+    + rf"(?!{_HEX})"
+    + rf"|(?<!{_HEX}){_HEX}(?:{_GAP}{_HEX}){{31}}(?!{_HEX})"
+)
+_DOTS = r"(?:\.{2,}|[…⋯]|\[\.{3}\]|-?\*{3,}(?:-\*{3,})*)"
+_GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
+_CUT = re.compile(
+    rf"(?<![0-9A-Za-z]){_HEX}{{4,8}}{_GROUPS}{_DOTS}-?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{4,12}}"
+    r"(?![0-9A-Za-z])"  # both ends
+    rf"|(?<![0-9A-Za-z#])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}}){_DOTS}"  # its beginning
+    rf"|{_DOTS}-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}(?![0-9A-Za-z])"  # end
+    # without dots, most of it
+    rf"|(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?(?![0-9A-Za-z-])"
+    rf"|(?<![0-9A-Za-z-])(?:{_HEX}{{1,7}}-)?(?:{_HEX}{{4}}-){{2,3}}{_HEX}{{12}}(?![0-9A-Za-z-])"
+)
+# Part of every match of the scanner, of `_SPLIT` and of `_CUT`: it rules most texts out.
+_LIKELY = re.compile(
+    rf"{_HEX}{{6}}|{_HEX}{{4}}{_DOTS}|{_HEX}{_MARKUP}+{_HEX}"
+    rf"|{_HEX}{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?{_HEX}"
+)
+_FEWEST = 6  # characters of the shortest match
+_NUMBERS = re.compile(r"\d+(?:\s+\d+)+")  # in columns
+_NOT_DIGITS = re.compile(r"[^0-9a-f]")
+_NOT_OF_KEY = re.compile(f"{_ENCODED}|{_COLOUR}")
+_WORD = re.compile(r"\w")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKey:
+    """A key in a text.
+
+    Attributes:
+        start: its offset.
+        end: the offset after it.
+        kind: `"whole"`, `"split"` or `"cut"`.
+        text: its characters; not part of the `repr`.
+    """
+
+    start: int
+    end: int
+    kind: Literal["whole", "split", "cut"]
+    text: str = field(repr=False)
+
+    @property
+    def key(self) -> uuid.UUID | None:
+        """The UUID; `None` if it was cut or has more digits than a UUID."""
+        digits = _hex_digits(self.text)
+        return uuid.UUID(digits) if len(digits) == _DIGITS and self.kind != "cut" else None
+
+    @property
+    def masked(self) -> str:
+        """The first four characters: enough to find it again, too few to use it."""
+        return f"{self.text.lstrip('.…')[:4]}…"
+
+
+def search_keys(text: str) -> list[FoundKey]:
+    """Return the whole, split and cut keys in a text, in order."""
+    if len(text) < _FEWEST or _LIKELY.search(text) is None:
+        return []
+    found = [FoundKey(start, end, "whole", text[start:end]) for start, end in key_spans(text)]
+    found += [
+        FoundKey(*match.span(), "split", match[0])
+        for match in _outside(found, _SPLIT.finditer(text))
+        if not _NUMBERS.fullmatch(match[0])
+    ]
+    found += [
+        FoundKey(*match.span(), "cut", match[0])
+        for match in _outside(found, _CUT.finditer(text))
+        if _has_digits_and_letters(match[0])
+    ]
+    return sorted(found, key=lambda each: each.start)
+
+
+def replace_keys(text: str, ref_of: RefOf, known: Iterable[uuid.UUID] = ()) -> str:
+    """Replace each whole, split or cut key in a text with its ref, or with `HIDDEN`.
+
+    Args:
+        text: any text.
+        ref_of: returns the ref of a key.
+        known: keys that a cut one may belong to. It gets a ref if exactly one of them fits.
+    """
+    found = search_keys(text)
+    keys = [*known] if any(each.kind == "cut" for each in found) else []
+    pieces, end = [], 0
+    for each in found:
+        key = each.key if each.kind != "cut" else _whole_key_of(each.text, keys)
+        shown = (None if key is None else ref_of(key)) or HIDDEN
+        before, after = text[end : each.start], text[each.end : each.end + 1]
+        # next to a letter or a digit a ref would read as another ref
+        is_ref = shown != HIDDEN
+        pieces += [before, " " if is_ref and _WORD.search(before[-1:]) else "", shown]
+        pieces.append(" " if is_ref and _WORD.search(after) else "")
+        end = each.end
+    return "".join([*pieces, text[end:]])
+
+
+def _outside(found: list[FoundKey], matches: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
+    """Yield the matches that overlap none of the keys, which do not overlap each other."""
+    taken = sorted((each.start, each.end) for each in found)
+    for match in matches:
+        before = bisect_left(taken, (match.end(), 0))  # keys that start before the match ends
+        if before == 0 or taken[before - 1][1] <= match.start():
+            yield match
+
+
+def _has_digits_and_letters(text: str) -> bool:
+    """Return whether a match can be a part of a key: others are numbers or words."""
+    digits = _hex_digits(text)
+    return not (digits.isdigit() or digits.isalpha())
+
+
+def _hex_digits(text: str) -> str:
+    return _NOT_DIGITS.sub("", _NOT_OF_KEY.sub("", text).lower())
+
+
+def _whole_key_of(cut: str, keys: list[uuid.UUID]) -> uuid.UUID | None:
+    """Return the only key that begins and ends as a cut one does, if there is exactly one."""
+    begin, *rest = map(_hex_digits, re.split(_DOTS, cut))  # without dots it is a beginning
+    end = "".join(rest)
+    fitting = [k for k in keys if k.hex.startswith(begin) and k.hex.endswith(end)]
+    return fitting[0] if len(fitting) == 1 else None

@@ -1,0 +1,325 @@
+"""Keys in text: search, redaction and marks."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from alfred_refs.mapping.text import (
+    HIDDEN,
+    CutTextError,
+    KeySpelling,
+    Mark,
+    cut_mark,
+    decode_marks,
+    encode_marks,
+    has_marks,
+    head,
+    key_spellings,
+    marks_in,
+    redact_keys,
+    replace_keys,
+    search_keys,
+    whole_keys,
+)
+from tests.key_texts import texts
+from tests.profiles import examples
+
+pytestmark = pytest.mark.once
+
+KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
+DIGITS = uuid.UUID(int=int("12345678901234567890123456789012", 16))
+
+SPELLINGS = {
+    "dashed": str(KEY),
+    "digits": KEY.hex,
+    "capitals": str(KEY).upper(),
+    "repr": repr(KEY),
+    "URN": KEY.urn,
+    "fours": "-".join(KEY.hex[i : i + 4] for i in range(0, 32, 4)),
+    "some dashes": "a508000d9b5540f0-8886dbdd88bd2de2",
+}
+
+
+def ref_of(key: uuid.UUID) -> str | None:
+    """Return the ref of the one key that has one."""
+    return "recipe_1" if key == KEY else None
+
+
+# Redaction of whole keys
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_key_is_redacted_in_every_spelling(spelling: str) -> None:
+    """The replacement is the same for all; in a `repr` it is quoted."""
+    text = f"Key ({SPELLINGS[spelling]}), again:{{{SPELLINGS[spelling]}}}."
+    shown = "'recipe_1'" if spelling == "repr" else "recipe_1"
+
+    assert redact_keys(text, ref_of) == f"Key ({shown}), again:{{{shown}}}."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"cafe{KEY}cafe", "caferecipe_1cafe"),
+        (f"2024-01-01-{KEY}-1.jpg", "2024-01-01-recipe_1-1.jpg"),
+        (f"{KEY}{KEY}", "recipe_1recipe_1"),
+        (f"{KEY.hex}{KEY}", "recipe_1recipe_1"),
+        (f"{KEY.hex}{KEY.hex}", HIDDEN),
+        (f"\\x{KEY.hex}", "\\xrecipe_1"),
+        (f"UUID('{KEY}", "UUID('recipe_1"),
+        (str(DIGITS), HIDDEN),
+        (f"[{DIGITS!r}]", f"['{HIDDEN}']"),
+    ],
+)
+def test_a_key_is_redacted_whatever_is_next_to_it(text: str, shown: str) -> None:
+    """Digits without a clear beginning, and keys without a ref, are hidden."""
+    assert redact_keys(text, ref_of) == shown
+
+
+def test_whole_keys_are_returned_as_they_are_spelled() -> None:
+    """In the order of the text."""
+    assert whole_keys(f"{KEY.hex} and {KEY}, {KEY!r}") == [KEY.hex, str(KEY), str(KEY)]
+    assert whole_keys("recipe_1 of 2024-01-01") == []
+
+
+@given(st.lists(st.text(), min_size=1), st.sampled_from(list(SPELLINGS.values())))
+def test_no_redacted_text_has_a_key_left(pieces: list[str], spelled: str) -> None:
+    """Neither a whole key nor its beginning; a second redaction changes nothing."""
+    shown = redact_keys(spelled.join(["", *pieces, ""]))
+
+    assert [known for known in SPELLINGS.values() if known.lower() in shown.lower()] == []
+    assert "a508000d" not in shown.lower()
+    assert (redact_keys(shown), whole_keys(shown)) == (shown, [])
+
+
+@given(st.text(), st.text(st.sampled_from("0123456789abcdefABCDEF-'{}() "), max_size=31))
+def test_a_text_without_keys_is_not_redacted(anything: str, digits: str) -> None:
+    """A text with too few digits is unchanged."""
+    assert redact_keys(anything) == anything
+    assert redact_keys(digits) == digits
+
+
+# Marks
+
+
+class Book:
+    """Gives each key a ref, and returns the key of a ref."""
+
+    def __init__(self) -> None:
+        self.refs: dict[uuid.UUID | str, str] = {}
+
+    def mark_of(self, spelled: KeySpelling) -> Mark:
+        """Return a mark, with a new number for a new key."""
+        ref = self.refs.setdefault(spelled.key or spelled.text, f"key_{len(self.refs) + 1}")
+        return Mark(ref, spelled.spelling)
+
+    def text_of(self, mark: Mark) -> str:
+        """Return the text that a mark replaced."""
+        key = {ref: key for key, ref in self.refs.items()}[mark.ref]
+        return mark.spelling_of(key) if isinstance(key, uuid.UUID) else key
+
+
+keys = st.one_of(st.uuids(), st.sampled_from([KEY, DIGITS]))
+
+
+@given(texts(keys))
+def test_a_text_comes_back_to_the_letter(text: str) -> None:
+    """Whatever is in it; and the text with marks has no key."""
+    book = Book()
+
+    shown = encode_marks(text, book.mark_of)
+
+    assert whole_keys(shown) == []
+    assert decode_marks(shown, book.text_of) == text
+    assert [book.mark_of(each) for each in key_spellings(text)] == marks_in(shown)
+
+
+@given(texts(keys), st.integers(0, 100))
+def test_a_head_has_no_part_of_a_key(text: str, most: int) -> None:
+    """It ends before a key that would be cut through."""
+    book, short = Book(), head(text, most)
+    spellings = list(key_spellings(short))
+
+    assert text.startswith(short)
+    assert len(short) <= most
+    assert spellings == list(key_spellings(text))[: len(spellings)]
+    assert whole_keys(encode_marks(short, book.mark_of)) == []
+
+
+@pytest.mark.parametrize(
+    ("most", "shown"), [(0, ""), (4, "see "), (5, "see "), (39, "see "), (40, f"see {KEY}")]
+)
+def test_a_head_has_a_key_as_a_whole_or_not_at_all(most: int, shown: str) -> None:
+    """Wherever the text is cut."""
+    assert head(f"see {KEY} or not", most) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"see {KEY}.", "see <key_1>."),
+        (KEY.hex, "<key_1:hex>"),
+        (str(KEY).upper(), "<key_1:upper>"),
+        (KEY.hex.upper(), "<key_1:HEX>"),
+        (str(DIGITS).upper(), "<key_1>"),
+        (str(KEY).title(), "<key_1>"),
+        (f"{{{KEY}}}", "{<key_1>}"),
+        (KEY.urn, "urn:uuid:<key_1>"),
+        (repr(KEY), "UUID('<key_1>')"),
+        ("0" * 450, "<key_1><key_1><key_2>"),
+        (f"{KEY}{KEY}", "<key_1><key_1>"),
+        ("a <key_1> b", "a <\\key_1> b"),
+        ("<\\key_1:hex>", "<\\\\key_1:hex>"),
+        ("<cut: 1 more characters>", "<\\cut: 1 more characters>"),
+        ("<key> <b> <key_0> <Key_1> < key_1>", "<key> <b> <key_0> <Key_1> < key_1>"),
+        (f"<{KEY.hex}_1>", "<<key_1:hex>_1>"),
+    ],
+)
+def test_a_mark_records_the_spelling(text: str, shown: str) -> None:
+    """Text that looks like a mark is escaped, and other text is unchanged."""
+    assert encode_marks(text, Book().mark_of) == shown
+
+
+def test_a_cut_text_is_not_decoded() -> None:
+    """Nor searched for marks; text that only looks cut is text."""
+    text = f"all of it…{cut_mark(12)}"
+
+    for read in (lambda: marks_in(text), lambda: decode_marks(text, str)):
+        with pytest.raises(CutTextError):
+            read()
+    assert decode_marks("<\\cut: 12 more characters>", str) == "<cut: 12 more characters>"
+    assert [has_marks(each) for each in (text, "<\\key_1>", "a < b", "<b>")] == [
+        *(True, True, False, False)
+    ]
+
+
+# Search for split and cut keys
+
+INVISIBLE = ["<wbr>", "<b>", "\u200e", "\u202e", "\ufe0f", "\0", "\x1b[0m"]
+DASHES = [
+    *("\u2010", "\u2011", "\u2013", "\u2014", "\u2212", "--", " - ", " ", "\t", ".", "_", "/"),
+    *(", ", "%2D", "&#45;", "&#x2d;", "&ndash;", "\\u002d", "<wbr>", "</b>-<b>", '" "', " | "),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [
+        (f"see {KEY}.", "whole", str(KEY)),
+        (KEY.hex.upper(), "whole", None),
+        (f"{{{KEY}}} urn", "whole", str(KEY)),
+        (f"urn:uuid:{KEY}", "whole", str(KEY)),
+        ("c69607bb-0000-0000-0000-000000000000", "whole", None),
+        (
+            "see a508000d-**9b55**-40f0-8886-dbdd88bd2de2",
+            "split",
+            str(KEY).replace("9b55", "**9b55**"),
+        ),
+        ("a508000d-9b55-\n  40f0-8886-dbdd88bd2de2", "split", None),
+        (f"{KEY.hex[:5]}\u200b{KEY.hex[5:]}", "split", None),
+        (r"a508000d\-9b55\-40f0\-8886\-dbdd88bd2de2", "split", None),
+        ("a508000d-9b55-40f0-8\n886-dbdd88bd2de2", "split", None),
+        *((str(KEY).replace("-", dash), "split", None) for dash in DASHES),
+        *((f"{str(KEY)[:4]}{gap}{str(KEY)[4:]}", "split", None) for gap in INVISIBLE),
+        (f"{str(KEY)[:12]}\n> {str(KEY)[12:]}", "split", None),
+        ("a508…2de2", "cut", None),
+        ("a508000d-9b55...bd2de2", "cut", None),
+        *((text, "cut", None) for text in (str(KEY)[:-1], str(KEY)[1:], str(KEY)[9:])),
+        *((f"a508000d{dots}dbdd88bd2de2", "cut", None) for dots in ("[...]", "⋯", "-****-****-")),
+        ("id ..c69607bb", "cut", "..c69607bb"),
+        ("id …dbdd88bd2de2", "cut", "…dbdd88bd2de2"),
+        ("a508000d...", "cut", None),
+        ("a508000d-9b55-4…", "cut", None),
+        ("(a508000d-9b55-40f0)", "cut", "a508000d-9b55-40f0"),
+    ],
+)
+def test_a_key_is_found_in_every_spelling(text: str, kind: str, found: str | None) -> None:
+    """With its kind; `None` means the whole text."""
+    [each] = search_keys(text)
+
+    assert (each.kind, each.text) == (kind, found or text)
+    assert text[each.start : each.end] == each.text
+    assert (each.key is None) == (kind == "cut")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "recipe_1 gen_recipe_2 <product_3> uuid-here",
+        "#a1b2c3 1a2b3c4 e3b0c44298fc1c14 facade... added.. decade",
+        "123456... 20261124-0410-1130 +49 89 1234567890",
+        "2026-11-24T10:00:00 10.0.0.1 beef-cafe deadbeef 2001:0db8:85a3:0000:0000:8a2e:0370:7334",
+        "10000000 2000 3000 4000 500000000000 #ff00aa…",
+        "4111 1111 1111 1111, ISBN 978-3-16-148410-0, AA:BB:CC:DD:EE:FF, face... cafe…",
+        "",
+    ],
+)
+def test_text_that_only_looks_like_a_key_is_not_found(text: str) -> None:
+    """Refs, colours, abbreviated commits, numbers, dates and words."""
+    assert search_keys(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"{KEY}, {DIGITS}, a508000d…, ..bd2de2, ..ffffaa1, a508…2de2, a508…2de3",
+            "recipe_1, <key>, recipe_1, recipe_1, <key>, recipe_1, <key>",
+        ),
+        (f"{KEY}23", "recipe_1 23"),
+        (f"recipe_{KEY}", "recipe_ recipe_1"),
+        (f"gen_{KEY}", "gen_ recipe_1"),
+        (f"{KEY}{KEY}", "recipe_1 recipe_1"),
+        (f"é{KEY}é", "é recipe_1 é"),
+        (f"({KEY})", "(recipe_1)"),
+    ],
+)
+def test_a_key_is_replaced_by_a_ref_that_reads_as_itself(text: str, expected: str) -> None:
+    """Next to a letter or a digit it would read as another ref."""
+    assert replace_keys(text, ref_of, [KEY]) == expected
+
+
+def test_a_cut_key_that_may_be_one_of_two_is_hidden() -> None:
+    """Both begin and end as it does."""
+    assert replace_keys("a508000d…", ref_of, [KEY, uuid.UUID(int=KEY.int + 1)]) == HIDDEN
+
+
+def test_a_mask_shows_four_letters() -> None:
+    """Enough to find the key again; the `repr` does not show it."""
+    assert [each.masked for each in search_keys(f"{KEY} ..c69607bb")] == ["a508…", "c696…"]
+    assert str(KEY) not in repr(search_keys(str(KEY)))
+
+
+GAPS = ["", "", "", "*", "**", "`", "_", "\u200b", "\u00ad", "\\"]
+MARKUP = re.compile("[*_`~\\\\\u00ad\u200b-\u200d\u2060\ufeff-]")
+
+
+@st.composite
+def spellings(draw: st.DrawFn) -> str:
+    """Return a key in some spelling, split or not."""
+    key = draw(st.uuids())
+    text = draw(st.sampled_from([str(key), key.hex, str(key).upper(), key.hex.upper()]))
+    gaps = draw(st.lists(st.sampled_from(GAPS), min_size=len(text), max_size=len(text)))
+    return "".join(letter + gap for letter, gap in zip(text, gaps, strict=True))
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(spellings() | st.text(max_size=10), max_size=5))
+@example(["a508000d9b5540f08886**dbdd88bd2de2**"])
+def test_no_replaced_text_has_a_key_left(pieces: list[str]) -> None:
+    """Whatever is between its letters and next to it."""
+    clean = replace_keys(" ".join(pieces), lambda _: None)
+
+    assert not re.search(r"[0-9A-Fa-f]{32}", MARKUP.sub("", clean))
+    assert search_keys(clean) == []
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.text(alphabet="ghijklmnop .-_*\n`GHIJ", max_size=200))
+def test_a_text_without_keys_is_not_changed(text: str) -> None:
+    """To the letter."""
+    assert replace_keys(text, lambda _: None) == text
