@@ -1,4 +1,4 @@
-"""In-process caches of refs and keys: what the store need not be asked for.
+"""In-process caches of refs and keys.
 
 A mapping between a ref and a key never changes, so a cached one stays valid for ever. `Caches`
 belongs to one conversation and is shared by all sessions and threads of the process that use it:
@@ -13,7 +13,7 @@ changes over at a time of its own and takes with it the refs that its instances 
 (`Caches.next_after`). The old cache is garbage once the last session has left it.
 
 What can change are rows. `Caches.gone` has the refs of rows that were deleted or never saved: such
-a ref is shown as before, but resolving it asks the store.
+a ref is shown as before, but resolving it queries the store.
 
 >>> cache = RefCache()
 >>> cache.put("recipe", 7, "recipe_1")
@@ -92,7 +92,7 @@ class RefCache:
     def look_up(
         self, refs: Iterable[ExpectedRef]
     ) -> tuple[dict[ExpectedRef, Key], list[ExpectedRef]]:
-        """Return the keys of the cached refs, and the refs to ask the store for."""
+        """Return the keys of the cached refs, and the refs to fetch from the store."""
         keys, missing = {}, []
         known, gone = {} if self.forgotten else self._keys, self._gone
         for expected in refs:
@@ -211,7 +211,7 @@ class Caches:
             return [*self._all]
 
     def keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
-        """Cache entries of the store in the cache of the session that asked for them.
+        """Cache entries of the store in the cache of the session that fetched them.
 
         If they do not fit into the current cache, another one becomes the current one.
         """

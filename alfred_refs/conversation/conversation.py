@@ -203,7 +203,7 @@ class Conversation(ActivityMap):
 
     Attributes:
         id: what the application calls it.
-        owner: on whose behalf it is held, as text; `None` without one.
+        owner: the tenant or user it belongs to, as text; `None` without one.
 
     Example:
         >>> chat = registry.conversation("chat-7")

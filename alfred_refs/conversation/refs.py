@@ -2,7 +2,7 @@
 
 `RefMap` is the base of `Conversation`. Its two verbs, each with a form for lists:
 
-| method | from | to | asks the store |
+| method | from | to | queries the store |
 | --- | --- | --- | --- |
 | `resolve`, `resolve_all` | refs | keys | for refs that are not cached, in one round trip |
 | `refer`, `refer_all` | keys | refs | for keys that are not cached, in one round trip, and mints |
@@ -29,7 +29,7 @@ Limits:
   rows, and keeps a cache of its own.
 - `caches` and the store decide what a key's ref is; nothing is decided here.
 - The methods that are not in the reference (`resolve_pairs`, `known_refs`, ...) are for the
-  package: they take pairs of different entities, or answer from the caches alone.
+  package: they take pairs of different entities, or use the caches alone.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class RefMap:
 
     Attributes:
         id: what the application calls the conversation.
-        owner: on whose behalf it is held, as text; `None` without one.
+        owner: the tenant or user it belongs to, as text; `None` without one.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class RefMap:
     def _touch(self) -> None:
         """Note in the store that the conversation is in use, as the caches hide that from it."""
         self._touch_at = monotonic() + NOTED_EVERY.total_seconds()
-        with suppress(RefError):  # what is cached can be used all the same
+        with suppress(RefError):  # the cached refs can be used all the same
             self._store.touch(self._address)
 
     def cached_keys(self, refs: Iterable[ExpectedRef]) -> Mapping[ExpectedRef, Key] | None:
@@ -214,7 +214,7 @@ class RefMap:
         }
 
     def _fetch(self, cache: RefCache, refs: Sequence[ExpectedRef]) -> dict[ExpectedRef, Key]:
-        """Ask the store for refs, and cache them; raise for the first that cannot be used."""
+        """Fetch refs from the store, and cache them; raise for the first that cannot be used."""
         parsed = {text: parse_ref(text) for text, _ in refs}
         of_rows = [ref for ref in parsed.values() if ref is not None and not ref.draft]
         entries = dict(self._store.resolve(self._address, of_rows)) if of_rows else {}
@@ -236,7 +236,7 @@ class RefMap:
                 )
         durable = [e for e in entries.values() if not e.ref.draft and back.get(_pair(e), True)]
         self._keep(cache, durable)
-        # a row deleted since the store was asked is noticed by the statement that uses its ref
+        # a row deleted since the store was queried is noticed by the statement that uses its ref
         self._caches.gone.difference_update(str(entry.ref) for entry in durable)
         for draft in drafts.values():
             if draft.row is not None:
@@ -371,7 +371,7 @@ class RefMap:
         return self._telemetry.refused(self.id, error)
 
     def unknown_error(self, text: str, entity: str | None) -> UnknownRefError:
-        """Return the error for a text that names nothing, whatever it spells."""
+        """Return the error for a text that names nothing, even if it spells a known ref."""
         known, near = self._suggestions().for_text(text, parse_ref(text), entity)
         return self._telemetry.refused(self.id, UnknownRefError(text, entity, known, near))
 

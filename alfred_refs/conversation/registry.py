@@ -21,7 +21,7 @@ Limits:
 
 - Opening a conversation reads nothing, so an id of another owner is refused at its first use.
 - A registry uses the engine's credentials and connect hooks, and connections of its own, so that
-  minting is committed whatever happens to the application's transaction.
+  minting is committed even if the application's transaction is rolled back.
 - Methods for operators see the conversations of all owners; they open none of them, so they need
   neither mappings nor `pydantic`.
 """

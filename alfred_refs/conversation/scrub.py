@@ -4,7 +4,7 @@
 
 1. It converts the value to JSON values (dataclasses, pydantic models, enums, dates stay), and
    collects the keys in all its texts, names of fields included.
-2. It asks once for the refs of all these keys; without keys it does not ask.
+2. It gets the refs of all these keys in one call; without keys there is no call.
 3. It replaces each key by its ref. A key without a ref becomes `<key>`, or raises `KeyShownError`.
 
 >>> key = uuid.uuid4()
