@@ -1,14 +1,18 @@
-"""Sessions that keep to one owner's rows: whose rows are whose, and what sees to it.
+"""Tenant isolation: sessions that read and write the rows of one owner only.
 
-`Ownership` says how rows belong; the session's `Confinement` keeps its statements to the owner's,
-by a dialect that adds the criteria as it compiles; `flush` and `writes` look at what is written.
+    ownership = Ownership({Recipe: "user_id", Line: "recipe"})
+    sessions(conversation="chat-7", owner=ownership.of(user_id))
+
+| module | contents |
+| --- | --- |
+| `ownership` | `Ownership`, `Owner`: which rows belong to which owner; refused SQL |
+| `confinement` | `Confinement`: confines the connections of one session, and its identity map |
+| `writes` | `WriteGuard`: checks the values that a flush, statement or bulk operation writes |
+
+Rows are kept apart while SQL is compiled: `sqla.compiler` adds the criteria of `Ownership` to
+every table of a statement that a confined connection sends.
 """
 
 from .confinement import Confinement as Confinement
 from .ownership import Owner as Owner, Ownership as Ownership
-from .writes import (
-    OwnedFlush as OwnedFlush,
-    check_sent as check_sent,
-    confine_write as confine_write,
-    confined_records as confined_records,
-)
+from .writes import WriteGuard as WriteGuard, check_sent as check_sent

@@ -1,15 +1,39 @@
-"""Row-level access of one session: criteria for what it reads.
+"""`Confinement`: tenant isolation of one session.
 
-What keeps a session that has an owner to the owner's rows.
+A session with an owner compiles its statements with a dialect that adds the owner's criteria to
+every table (`sqla.compiler`). This class switches the connections of the session to that dialect
+and back, and decides what no statement can: whether the owner may access an instance that is in
+the identity map already.
 
-The session's connections compile by a dialect that confines every statement (`sqla.dialects`);
-one that the program has given to the session does so while that executes or flushes, and is in
-between as it was, because it is the program's own. What a statement cannot tell is looked at here:
-instances that are in the identity map already. `flush` and `writes` see to what is written.
+When a connection confines:
 
-Trusted code lifts the walls, for a statement or for a stretch. What it has loaded stays in the
-session and is treated as what it is: a row that is not the owner's is not found by `get()` or a
-lazy load, cannot be refreshed, and cannot be written once the walls are up again.
+| connection | confines |
+| --- | --- |
+| taken from an engine by the session | as long as the session has it |
+| given to the session by the application | while the session executes or flushes on it |
+| any, inside `session.unconfined()` | never |
+| any, for a statement with `execution_options(unconfined=True)` | not for that statement |
+
+>>> from alfred_refs import Ownership
+>>> ownership = Ownership({Recipe: "user_id", Line: "recipe"})
+>>> with sessions(conversation="chat-8", owner=ownership.of(ann)) as own:
+...     print(own.scalars(select(Recipe.name)).all())
+...     with own.unconfined():
+...         print(own.scalars(select(Recipe.name).order_by(Recipe.name)).all())
+['Soup']
+['Soup', 'Toast']
+
+Instances that unconfined code has loaded stay in the identity map. `get()` and lazy loads do not
+return those of other owners, and once the code is confined again they can be neither refreshed nor
+written.
+
+Limits:
+
+- What the application executes on a connection directly, outside of the session, is not confined:
+  `session.connection()` raises.
+- An owned row in the identity map decides by the owner that was loaded, so it costs no query; if
+  the row may have changed hands since, it is queried.
+- `writes` checks values that are written; `ownership` has the rules.
 """
 
 from __future__ import annotations
@@ -26,307 +50,315 @@ from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
 from alfred_refs.errors import ForeignRowError, UnconfinedError
-from alfred_refs.owners.ownership import Belonging, Owner, as_column_has
+from alfred_refs.owners.ownership import Belonging, Owner, to_column_type
 
 State = InstanceState[Any]
 
 
 @dataclass(slots=True)
-class _ConfinedConnection:
+class _SessionConnection:
     """A connection that a session works on."""
 
     connection: Connection
-    dialect: Any  # its own, which does not confine
-    is_own: bool  # nobody else works on it
+    dialect: Any  # the connection's own one, which does not confine
+    is_own: bool  # taken from an engine by the session: nobody else works on it
     check: sqla.WriteCheck
-    is_up: bool = False
+    is_confined: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class _Wall:
-    """How a stretch of a session's work is confined."""
+class _Block:
+    """A `with` block that decides whether statements are confined."""
 
-    up: bool
-    executes: bool  # it is one statement of the session's
-    seen: object = None  # what was looked at before that was executed
+    is_confined: bool
+    is_statement: bool  # it executes one statement of the session's
+    guard: object = None
 
 
 class Confinement:
-    """What keeps one session to the rows of its owner.
+    """Keeps one session to the rows of its owner.
 
     Args:
         owner: on whose behalf the session works.
-        named: returns the ref of the row that a value of a column names, for errors; `None` where
+        ref_of: returns the ref of the row that a value of a column names, for errors; `None` where
             it is not known.
 
     Attributes:
-        doubtful: whether the session may have instances whose rows are not the owner's.
-        waiting: what waited for a flush when trusted code began: it is the owner's to write.
+        may_have_foreign: whether the session may have instances of rows of other owners.
+        owned_pending: instances that were pending when unconfined code began: they are written as
+            the owner's.
     """
 
     def __init__(
-        self, owner: Owner, named: Callable[[Any, Any], str | None] = lambda *_: None
+        self, owner: Owner, ref_of: Callable[[Any, Any], str | None] = lambda *_: None
     ) -> None:
         self.owner = owner
         self.ownership = owner.ownership
-        self.named = named
-        self.doubtful = False
+        self.ref_of = ref_of
+        self.may_have_foreign = False
+        self.owned_pending = WeakSet[State]()
         self._parameters: Mapping[str, Any] | None = None
-        self._connections: list[_ConfinedConnection] = []
-        self._walls: list[_Wall] = []  # the innermost decides
-        self._lifts = 0
-        self._outliving = WeakSet[State]()
-        self.waiting = WeakSet[State]()
+        self._connections: list[_SessionConnection] = []
+        self._blocks: list[_Block] = []  # the innermost decides
+        self._unconfined_blocks = 0
+        self._stale = WeakSet[State]()  # instances whose rows may be another owner's by now
 
-    @property
-    def lifted(self) -> bool:
-        """Whether trusted code is at work."""
-        return self._lifts > 0
-
-    # The walls
-
-    @property
-    def seen(self) -> object:
-        """What was looked at of the statement that the session executes, before it does.
-
-        A listener may execute it in the session's place.
-        """
-        executing = itertools.takewhile(lambda wall: wall.executes, reversed(self._walls))
-        return next((wall.seen for wall in executing if wall.seen is not None), None)
-
-    @seen.setter
-    def seen(self, seen: object) -> None:
-        if self._walls:
-            self._walls[-1].seen = seen
+    # Connections
 
     def on_connect(
         self, connection: Connection, check: sqla.WriteCheck, *, outermost: bool, is_own: bool
     ) -> None:
-        """Note that the session begins to work on a connection.
+        """Confine a connection that the session begins to work on.
 
         Args:
-            connection: on which row-level security is told who the owner is, for as long as the
-                transaction lasts.
-            check: looks at what statements on it are about to write.
-            outermost: whether a transaction begins with it, and no savepoint.
-            is_own: whether the session has taken it from an engine: nobody else works on it, so
-                it is confined for as long as the session has it, whoever gets hold of it.
+            connection: for row-level security, the owner is set on it for the transaction.
+            check: called with INSERT and UPDATE statements before they are sent.
+            outermost: whether this begins a transaction, and not a savepoint.
+            is_own: whether the session has taken it from an engine. Nobody else works on it, so it
+                is confined as long as the session has it, other users of the object included.
         """
         setting = self.ownership.setting
         if outermost and setting is not None:
             connection.execute(select(func.set_config(setting, str(self.owner.value), True)))
         if all(connection is not known.connection for known in self._connections):
             self._connections.append(
-                _ConfinedConnection(connection, connection.dialect, is_own, check)
+                _SessionConnection(connection, connection.dialect, is_own, check)
             )
-            self._set()
+            self._switch_all()
 
     def on_disconnect(self) -> None:
-        """Note that the session's transaction is over, on all its connections."""
-        for joined in self._connections:
-            self._put(joined, up=False)
+        """Release all connections at the end of the session's transaction."""
+        for used in self._connections:
+            self._switch(used, confined=False)
         self._connections.clear()
 
-    def outlive(self, states: Iterable[State]) -> None:
-        """Note which instances outlive what they tell: their rows may be another's by now.
+    def _switch_all(self) -> None:
+        for used in self._connections:
+            self._switch(
+                used, confined=self._blocks[-1].is_confined if self._blocks else used.is_own
+            )
 
-        One that is expired shows it by itself.
-        """
-        self._outliving.update(states)
+    def _switch(self, used: _SessionConnection, *, confined: bool) -> None:
+        if confined is used.is_confined:
+            return
+        used.is_confined = confined
+        if confined and self._parameters is None:
+            self._parameters = self.ownership.parameters(self.owner.value)
+        if confined:
+            dialect = self.ownership.dialect_like(used.dialect)
+            sqla.set_dialect(used.connection, dialect, self._parameters, used.check)
+        else:
+            sqla.set_dialect(used.connection, used.dialect, None)
+
+    # Blocks
+
+    @property
+    def is_lifted(self) -> bool:
+        """Whether unconfined code is running."""
+        return self._unconfined_blocks > 0
 
     @contextmanager
-    def walls(self, *, up: bool, executes: bool = False) -> Iterator[None]:
-        """Confine all that the session sends inside the `with`, or nothing of it."""
-        mine = _Wall(up, executes)
-        self._walls.append(mine)
-        self._set()
+    def _block(self, *, confined: bool, is_statement: bool = False) -> Iterator[None]:
+        block = _Block(confined, is_statement)
+        self._blocks.append(block)
+        self._switch_all()
         try:
             yield
         finally:
-            # the application may leave its blocks in any order
-            self._walls = [each for each in self._walls if each is not mine]
-            self._set()
-
-    def _set(self) -> None:
-        for joined in self._connections:
-            self._put(joined, up=self._walls[-1].up if self._walls else joined.is_own)
-
-    def _put(self, joined: _ConfinedConnection, *, up: bool) -> None:
-        if up is joined.is_up:
-            return
-        joined.is_up = up
-        if up and self._parameters is None:
-            self._parameters = self.ownership.parameters(self.owner.value)
-        if up:
-            dialect = self.ownership.dialect_like(joined.dialect)
-            sqla.set_dialect(joined.connection, dialect, self._parameters, joined.check)
-        else:
-            sqla.set_dialect(joined.connection, joined.dialect, None)
+            # not `pop()`: the application may leave its blocks in any order
+            self._blocks = [each for each in self._blocks if each is not block]
+            self._switch_all()
 
     @contextmanager
     def lift(self, *, loads: bool = True) -> Iterator[None]:
-        """Confine nothing inside the `with`, in which instances may be loaded or not."""
-        self._lifts += 1
-        self.doubtful |= loads
+        """Confine nothing inside the `with`; `loads`: instances may be loaded in it."""
+        self._unconfined_blocks += 1
+        self.may_have_foreign |= loads
         try:
-            with self.walls(up=False):
+            with self._block(confined=False):
                 yield
         finally:
-            self._lifts -= 1
+            self._unconfined_blocks -= 1
+
+    @contextmanager
+    def lift_for_application(self, session: Session) -> Iterator[None]:
+        """Confine nothing inside the `with`, except instances that are pending now."""
+        if not self.is_lifted:
+            pending = (*session.new, *session.dirty, *session.deleted)
+            self.owned_pending.update(map(sqla.state_of, pending))
+        with self.lift():
+            yield
 
     @contextmanager
     def confine_statement(
         self, session: Session, statement: Any, options: Mapping[str, Any]
     ) -> Iterator[None]:
-        """Confine a statement inside the `with`, unless trusted code is at work."""
-        asks = sqla.is_option_set("unconfined", statement, options)
-        self.doubtful |= asks
-        is_up = not (asks or self.lifted)
-        with self.walls(up=is_up, executes=True):
+        """Confine a statement inside the `with`, unless it is unconfined."""
+        is_unconfined = sqla.is_option_set("unconfined", statement, options)
+        self.may_have_foreign |= is_unconfined
+        is_confined = not (is_unconfined or self.is_lifted)
+        with self._block(confined=is_confined, is_statement=True):
             yield
-        if not (is_up or getattr(statement, "is_select", False)):
-            # it may have given rows away
-            self.outlive(session.identity_map.all_states())
+        if not (is_confined or getattr(statement, "is_select", False)):
+            # it may have changed the owner of any row
+            self.mark_stale(session.identity_map.all_states())
 
     def confine_flush(self) -> AbstractContextManager[None]:
-        """Confine what is flushed inside the `with`, unless trusted code is at work."""
-        return self.walls(up=not self.lifted)
+        """Confine flushes inside the `with`, unless unconfined code is running."""
+        return self._block(confined=not self.is_lifted)
 
-    @contextmanager
-    def suspend(self, session: Session) -> Iterator[None]:
-        """Confine nothing inside the `with`; what waits for a flush is the owner's as before."""
-        if not self.lifted:
-            waits = (*session.new, *session.dirty, *session.deleted)
-            self.waiting.update(map(sqla.state_of, waits))
-        with self.lift():
-            yield
+    def applies_to(self, execution: ORMExecuteState) -> bool:
+        """Return whether a statement is confined."""
+        is_unconfined = sqla.is_option_set(
+            "unconfined", execution.statement, execution.execution_options
+        )
+        return not (self.is_lifted or is_unconfined)
 
-    def holds(self, execution: ORMExecuteState) -> bool:
-        """Tell whether a statement is to be confined."""
-        asks = sqla.is_option_set("unconfined", execution.statement, execution.execution_options)
-        return not (self.lifted or asks)
+    @property
+    def statement_guard(self) -> object:
+        """The guard that has checked the statement which is being executed, if there is one.
 
-    # What is written
+        A `do_orm_execute` listener may execute it in the session's place, in blocks of its own.
+        """
+        statements = itertools.takewhile(lambda block: block.is_statement, reversed(self._blocks))
+        return next((block.guard for block in statements if block.guard is not None), None)
+
+    @statement_guard.setter
+    def statement_guard(self, guard: object) -> None:
+        if self._blocks:
+            self._blocks[-1].guard = guard
+
+    # The owner's columns
 
     def owner_columns(self, tables: Iterable[Any]) -> Iterator[Column[Any]]:
-        """Yield those columns of tables that have the owner.
+        """Yield the owner's columns of tables.
 
         Raises:
-            UnconfinedError: a table is unknown to the ownership.
+            UnconfinedError: the ownership does not know a table.
         """
         for table in tables:
             belonging = self.ownership.belonging_of(table)
             if belonging is not None and belonging.column is not None:
                 yield belonging.column
 
-    def owner_in(self, column: Column[Any]) -> Any:
-        """Return the session's owner as a column has it."""
-        return as_column_has(column, self.owner.value)
+    def owner_value(self, column: Column[Any]) -> Any:
+        """Return the session's owner in the type of a column."""
+        return to_column_type(column, self.owner.value)
 
     def check_owner(self, column: Column[Any], value: Any, what: str) -> None:
-        """Refuse another owner than the session's as a value of an owner's column.
+        """Check that a value of an owner's column is the session's owner.
 
         Raises:
-            ForeignRowError: it is another's.
-            UnconfinedError: it cannot be told.
+            ForeignRowError: it is another owner.
+            UnconfinedError: it is an SQL expression.
         """
         if isinstance(value, ClauseElement):
-            raise UnconfinedError(f"what {what} is to have", "leave it out: it is filled in")
-        value = as_column_has(column, value)
-        if value != self.owner_in(column):
-            raise ForeignRowError(what, self.named(column, value), named=True)
+            raise UnconfinedError(f"an expression for {what}", "leave it out: it is filled in")
+        value = to_column_type(column, value)
+        if value != self.owner_value(column):
+            raise ForeignRowError(what, self.ref_of(column, value), named=True)
 
-    # What is in the identity map
+    # Instances in the identity map
 
     def is_visible(self, session: Session, found: Any) -> bool:
-        """Tell whether what the identity map has is to be found: a query if that is not known.
+        """Return whether the owner may see what the identity map has for an identity.
 
-        An instance is, if the owner may read its row.
+        An instance is visible if the owner may read its row: a query if that is not known.
         """
-        if self.lifted or not self.doubtful or not sqla.is_instance(found):
+        if self.is_lifted or not self.may_have_foreign or not sqla.is_instance(found):
             return True
-        return not self.hidden(session, [sqla.state_of(found)], writing=False)
+        return not self.inaccessible(session, [sqla.state_of(found)], writing=False)
 
-    def hidden(self, session: Session, states: Iterable[State], *, writing: bool) -> list[State]:
-        """Return those instances whose rows the owner may not read, or may not write.
+    def inaccessible(
+        self, session: Session, states: Iterable[State], *, writing: bool
+    ) -> list[State]:
+        """Return the instances whose rows the owner may not read, or may not write.
 
-        At most one query a class, for those that do not tell by themselves.
+        At most one query for each class, for the instances that do not decide it themselves.
         """
-        found: list[State] = []
-        asked: dict[Mapper[Any], list[State]] = {}
+        denied: list[State] = []
+        undecided: dict[Mapper[Any], list[State]] = {}
         for state in states:
-            verdict = self.verdict(session, state, writing=writing)
-            if verdict is None:
-                asked.setdefault(state.mapper.base_mapper, []).append(state)
-            elif not verdict:
-                found.append(state)
-        for mapper, some in asked.items():
-            identities = [state.key[1] for state in some if state.key is not None]
-            there = self.ask(session, mapper.primary_key, identities, writing=writing)
-            found += [state for state in some if state.key and state.key[1] not in there]
-        return found
+            access = self.known_access(session, state, writing=writing)
+            if access is None:
+                undecided.setdefault(state.mapper.base_mapper, []).append(state)
+            elif not access:
+                denied.append(state)
+        for mapper, of_class in undecided.items():
+            identities = [state.key[1] for state in of_class if state.key is not None]
+            accessible = self.accessible_values(
+                session, mapper.primary_key, identities, writing=writing
+            )
+            denied += [state for state in of_class if state.key and state.key[1] not in accessible]
+        return denied
 
-    def is_known(self, session: Session, state: State, *, writing: bool) -> bool:
-        """Tell whether an instance is the owner's for certain, without a query."""
-        if state in self._outliving:
+    def mark_stale(self, states: Iterable[State]) -> None:
+        """Note instances whose rows may have another owner than the loaded one by now.
+
+        Expired instances need no note.
+        """
+        self._stale.update(states)
+
+    def is_certain(self, session: Session, state: State, *, writing: bool) -> bool:
+        """Return whether the owner may certainly access an instance's row; no query."""
+        if state in self._stale:
             return False
-        if not writing and not self.doubtful:
+        if not writing and not self.may_have_foreign:
             return not state.expired
-        return self.verdict(session, state, writing=writing) is True
+        return self.known_access(session, state, writing=writing) is True
 
-    def verdict(self, session: Session, state: State, *, writing: bool) -> bool | None:
-        """Tell whether the owner may read or write an instance's row, as far as that is known.
+    def known_access(self, session: Session, state: State, *, writing: bool) -> bool | None:
+        """Return whether the owner may access an instance's row, or None if that needs a query.
 
-        It says so by itself: by the owner that was loaded, or its parent.
+        It is decided by the owner that was loaded, or by the instance of the parent row.
         """
         belonging = self.ownership.belonging_of(state.mapper.base_mapper.local_table)
         if belonging is None:
             return True
-        before = sqla.committed_values(state)
+        loaded = sqla.committed_values(state)
         if belonging.column is not None:
             name = attribute_of(state.mapper, belonging.column)
-            if name not in before:
+            if name not in loaded:
                 return None
-            is_shared = belonging.shared and before[name] is None and not writing
-            value = as_column_has(belonging.column, before[name])
-            return is_shared or value == self.owner_in(belonging.column)
-        parent = self._parent(session, state, before, belonging)
-        return None if parent is None else self.verdict(session, parent, writing=writing)
+            is_shared = belonging.shared and loaded[name] is None and not writing
+            value = to_column_type(belonging.column, loaded[name])
+            return is_shared or value == self.owner_value(belonging.column)
+        parent = self._parent(session, state, loaded, belonging)
+        return None if parent is None else self.known_access(session, parent, writing=writing)
 
     def _parent(
-        self, session: Session, state: State, before: Mapping[str, Any], belonging: Belonging
+        self, session: Session, state: State, loaded: Mapping[str, Any], belonging: Belonging
     ) -> State | None:
-        """Return the instance that decides, if the session has it already."""
+        """Return the instance of the row that decides, if it is in the identity map."""
         mapper = sqla.mapper_of_table(belonging.parent) if belonging.parent is not None else None
         if mapper is None or {c for _, c in belonging.pairs} != set(mapper.primary_key):
             return None
-        keys = {
-            theirs: before.get(attribute_of(state.mapper, ours))
+        values = {
+            theirs: loaded.get(attribute_of(state.mapper, ours))
             for ours, theirs in belonging.pairs
         }
-        key = tuple(keys[cast("Column[Any]", column)] for column in mapper.primary_key)
-        identity = mapper.identity_key_from_primary_key(key)
-        instance = session.identity_map.get(identity)
+        key = tuple(values[cast("Column[Any]", column)] for column in mapper.primary_key)
+        instance = session.identity_map.get(mapper.identity_key_from_primary_key(key))
         return None if instance is None else sqla.state_of(instance)
 
-    def ask(
+    def accessible_values(
         self, session: Session, columns: Any, values: Iterable[tuple[Any, ...]], *, writing: bool
     ) -> set[Any]:
-        """Return which values of a table's columns stand in rows that may be read, or written."""
+        """Return those values of a table's columns whose rows the owner may read, or write."""
         table = columns[0].table
-        criterion = self.ownership.writable(table) if writing else None
-        found = select(*columns).where(sqla.in_keys(columns, values))
-        if criterion is not None:
-            found = found.where(criterion)
-        with self.walls(up=True), session.no_autoflush:
-            rows = session.execute(
-                found,
+        rows = select(*columns).where(sqla.in_keys(columns, values))
+        writable = self.ownership.writable(table) if writing else None
+        if writable is not None:
+            rows = rows.where(writable)
+        with self._block(confined=True), session.no_autoflush:
+            result = session.execute(
+                rows,
                 execution_options={"raw_keys": True},
-                bind_arguments={"mapper": sqla.mapper_of_table(table), "clause": found},
+                bind_arguments={"mapper": sqla.mapper_of_table(table), "clause": rows},
             )
-            return set(map(tuple, rows))
+            return set(map(tuple, result))
 
 
 def attribute_of(mapper: Mapper[Any], column: Any) -> str:
-    """Return the name of the attribute that has a column."""
+    """Return the name of the attribute that a column is mapped to."""
     return mapper.get_property_by_column(column).key

@@ -1,24 +1,34 @@
-"""Ownership rules: which rows are whose.
+"""`Ownership`: which rows belong to which owner.
 
-How the rows of each table belong to an owner, read from what the mappers know.
+An application declares its tenants once, as a table from classes to attributes:
 
-Classes come in, each with the attribute that has the owner or leads to the row that decides; a
-`Belonging` for each of their tables goes out, those of subclasses included. No I/O.
+| attribute | meaning |
+| --- | --- |
+| a column | it has the owner's key |
+| a many-to-one relationship | rows belong to the owner of the row that it leads to |
 
-Whose rows are whose: an `Ownership` says how each table's rows belong to an owner.
+Classes in `shared` may also have rows without an owner, which everybody may read and nobody may
+write. Classes in `open` have no owners and are not confined. A session with an owner cannot touch
+any other table. Subclasses belong as their base does.
 
-    ownership = Ownership(
-        {User: "id", Recipe: "user_id", RecipeIngredient: "recipe", MealPlan: "user_id"},
-        shared=[Recipe],
-        open=[Ingredient],
-    )
-    sessions(conversation=..., owner=ownership.of(user_id))
+>>> ownership = Ownership({Recipe: "user_id", Line: "recipe"}, open=[User])
+>>> owner = ownership.of(ann)
+>>> print(owner.readable(Recipe))
+recipes.user_id = :param_1
+>>> session.scalars(select(Line.text).where(owner.readable(Line)).order_by(Line.position)).all()
+['4 tomatoes', '1 onion']
 
-A row belongs to the owner whom its column names, or to whom the row belongs that it references.
-Subclasses belong as their base does. What is not named here cannot be touched in an owned session.
-The compiler asks as it comes upon tables, texts and functions (`sqla.confining.Rules`): criteria
-on tables go out, for reading and for writing, or the error that refuses what cannot be confined.
-No I/O.
+How it is used: the first half of the module reads a `Belonging` for each table from the mappings.
+`Ownership` turns these into WHERE criteria, and decides what a confined statement may contain
+(`sqla.compiler.Rules`): the compiler calls it for each table, function and CTE that it renders.
+
+Limits:
+
+- A relationship must lead to one row: its remote columns must be unique.
+- Ownership is checked against mappings, not against the database: triggers and views are not seen.
+- Raw SQL cannot be confined and raises `UnconfinedError`; so do functions that execute SQL given
+  as text. Row-level security (`setting`) is a second line of defence for what they might miss.
+- There is no I/O.
 """
 
 from __future__ import annotations
@@ -60,10 +70,15 @@ Model = type[Any]
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """How the rows of one table belong to an owner.
+    """How the rows of one table belong to an owner: by a column, or as a parent row does.
 
-    By the owner's `column`, which is compared with `parameter`; or as the row of the table
-    `parent` does, which `pairs` reference: columns, each with what it references.
+    Attributes:
+        table: the table.
+        parameter: the bind parameter that `column` is compared with.
+        column: the column that has the owner.
+        parent: otherwise, the table whose rows decide.
+        pairs: the columns that reference `parent`, each with the column that it references.
+        shared: whether everybody may read the rows without an owner.
     """
 
     table: Table
@@ -71,30 +86,30 @@ class Belonging:
     column: Column[Any] | None = None
     parent: Table | None = None
     pairs: tuple[tuple[Column[Any], Column[Any]], ...] = ()
-    shared: bool = False  # rows without an owner may be read by all
+    shared: bool = False
 
 
 def belongings_of(
     owned: Mapping[Model, str], shared: Collection[Model]
 ) -> Mapping[Table, Belonging]:
-    """Return how the rows of all tables of owned classes belong.
+    """Return a `Belonging` for each table of owned classes and their subclasses.
 
     Args:
-        owned: by class, the name of the attribute that says it.
+        owned: by class, the attribute that has the owner or leads to the row that decides.
         shared: classes whose rows without an owner may be read by all.
 
     Raises:
-        OwnershipError: it cannot be told of a class.
+        OwnershipError: an attribute does not decide the owner of each row.
     """
     found: dict[Table, Belonging] = {}
     for class_, name in owned.items():
         for mapper in inspect(class_).mapper.self_and_descendants:
-            _read_rule(mapper, class_, name, found, shared)
-    _check(found)
+            _read_mapper(mapper, class_, name, found, shared)
+    _check_parents(found)
     return found
 
 
-def _read_rule(
+def _read_mapper(
     mapper: Mapper[Any],
     class_: Model,
     name: str,
@@ -105,8 +120,8 @@ def _read_rule(
     for table in mapper.tables:
         if not isinstance(table, Table):
             raise OwnershipError(
-                f"{mapper.class_.__name__} is mapped to more than tables",
-                "own the classes of the tables that it is made of",
+                f"{mapper.class_.__name__} is mapped to a join or a subquery",
+                "own the classes of the tables in it",
             )
         if table in found:
             continue
@@ -114,7 +129,7 @@ def _read_rule(
             columns = cast("list[Column[Any]]", attribute.columns)
             column = next((c for c in columns if c.table is table), None)
             if column is None:
-                found[table] = _inherit_rules(mapper, table)
+                found[table] = _inherited(mapper, table)
                 continue
             name_of_parameter = f"alfred_owner_{len(found)}_{table.name}"
             parameter = BindParameter(name_of_parameter, None, type_=column.type)
@@ -128,7 +143,7 @@ def _read_rule(
             )
 
 
-def _check(found: Mapping[Table, Belonging]) -> None:
+def _check_parents(found: Mapping[Table, Belonging]) -> None:
     for belonging in found.values():
         seen = belonging
         for _ in range(len(found) + 1):
@@ -148,8 +163,8 @@ def _check(found: Mapping[Table, Belonging]) -> None:
             )
 
 
-def as_column_has(column: ColumnElement[Any], value: Any) -> Any:
-    """Return an owner as a column has it."""
+def to_column_type(column: ColumnElement[Any], value: Any) -> Any:
+    """Return an owner's key in the Python type of a column."""
     kind = column.type.python_type
     if value is None or isinstance(value, kind):
         return value
@@ -161,7 +176,7 @@ def _by_relationship(
 ) -> Belonging:
     if relationship.direction is not RelationshipDirection.MANYTOONE:
         raise OwnershipError(
-            f"{relationship} leads to many rows, or away from them",
+            f"{relationship} is not many-to-one",
             "name the relationship to the one row that decides",
         )
     pairs = [
@@ -169,24 +184,24 @@ def _by_relationship(
         for ours, theirs in relationship.local_remote_pairs
     ]
     if any(ours.table is not table for ours, _ in pairs):
-        return _inherit_rules(mapper, table)
+        return _inherited(mapper, table)
     if not _is_one_row([theirs for _, theirs in pairs]):
         raise OwnershipError(
-            f"{relationship} may lead to several rows: what it goes by is not unique there",
+            f"{relationship} may lead to several rows: its remote columns are not unique",
             "make it unique, or name a column that has the owner",
         )
     return Belonging(table, parent=pairs[0][1].table, pairs=tuple(pairs))
 
 
 def _is_one_row(columns: Collection[Column[Any]]) -> bool:
-    """Tell whether values of these columns name one row of their table at most."""
+    """Return whether values of these columns identify one row of their table at most."""
     table = next(iter(columns)).table
     keys = (PrimaryKeyConstraint, UniqueConstraint)
     unique = [set(each.columns) for each in table.constraints if isinstance(each, keys)]
     unique += [
         set(index.columns)
         for index in table.indexes
-        # on columns as they are, and on all rows
+        # neither on expressions nor partial
         if index.unique
         and all(isinstance(each, Column) for each in index.expressions)
         and index.dialect_options["postgresql"]["where"] is None
@@ -195,8 +210,8 @@ def _is_one_row(columns: Collection[Column[Any]]) -> bool:
     return any(each and each <= set(columns) for each in unique)
 
 
-def _inherit_rules(mapper: Mapper[Any], table: Table) -> Belonging:
-    """Return how rows of a joined subclass belong: as those of the base."""
+def _inherited(mapper: Mapper[Any], table: Table) -> Belonging:
+    """Return how rows of a joined subclass belong: as their rows in the table of the base."""
     own = next(each for each in mapper.iterate_to_root() if each.local_table is table)
     if own.inherits is None or own.inherit_condition is None:
         raise OwnershipError(
@@ -206,8 +221,8 @@ def _inherit_rules(mapper: Mapper[Any], table: Table) -> Belonging:
     return Belonging(table, parent=pairs[0][1].table, pairs=tuple(pairs))
 
 
-# Functions of PostgreSQL and its own extensions that execute what they are given as text, read
-# whole tables by their name, or change the setting that row-level security goes by.
+# Functions of PostgreSQL and its own extensions that execute SQL given as text, read whole tables
+# by name, or change the setting that row-level security uses.
 _EXECUTING = {
     *("query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema"),
     *("table_to_xml", "table_to_xmlschema", "table_to_xml_and_xmlschema"),
@@ -218,30 +233,30 @@ _EXECUTING = {
     *("connectby", "get_raw_page", "bt_page_items", "heap_page_items", "tuple_data_split"),
     *("lo_import", "lo_export", "lo_get", "loread"),
 }
-# and those whose names begin so
-_EXECUTING_ALL = ("dblink", "crosstab")
-# The server's own functions look at what others do, and at its files: all but these.
-_OF_SERVER = r"pg_\w*$"
-_HARMLESS = (
+# prefixes of such functions
+_EXECUTING_PREFIXES = ("dblink", "crosstab")
+# The server's own functions read other sessions' activity and the server's files, except these.
+_SERVER_FUNCTION = r"pg_\w*$"
+_HARMLESS_PREFIXES = (
     *("pg_typeof", "pg_column_size", "pg_size_pretty"),
     *("pg_sleep", "pg_advisory_", "pg_try_"),
 )
 
 
 class Ownership:
-    """How the rows of an application's tables belong to their owners; one for each application.
+    """The tenants of an application: which rows belong to which owner. One for each application.
 
     Args:
         owned: by class, the attribute that has the owner, or a many-to-one relationship to the
             class whose row decides.
-        shared: classes whose rows without an owner may be read by all, and written by none; what
-            belongs to such rows likewise.
-        open: classes and tables of no owner, which are not confined.
-        setting: where row-level security finds the owner: a parameter of PostgreSQL, set for each
-            transaction.
+        shared: owned classes whose rows without an owner may be read by all, and written by
+            nobody. The same applies to rows that belong to such rows.
+        open: classes and tables without owners, which are not confined.
+        setting: the PostgreSQL parameter in which row-level security finds the owner; it is set
+            for each transaction.
 
     Raises:
-        OwnershipError: a shared class has no owners, or an open one has.
+        OwnershipError: a shared class is not owned, or an open one is.
 
     Example:
         >>> ownership = Ownership({Recipe: "user_id", Line: "recipe"})
@@ -255,14 +270,14 @@ class Ownership:
         owned: Mapping[Model, str | QueryableAttribute[Any]],
         *,
         shared: Collection[Model] = (),
-        open: Collection[Model | Table] = (),  # noqa: A002  # what the rows are
+        open: Collection[Model | Table] = (),  # noqa: A002  # as in "open data"
         setting: str | None = None,
     ) -> None:
         for model in shared:
             if model not in owned:
                 raise OwnershipError(
-                    f"{model!r} is shared, and nothing says whose its other rows are",
-                    "say in the mapping how its rows are owned, or list it in open=",
+                    f"{model!r} is shared, and it is not owned",
+                    "add the attribute that has the owner of its other rows, or list it in open=",
                 )
         for model in owned:
             if model in open:
@@ -278,22 +293,22 @@ class Ownership:
         self._lock = threading.RLock()
 
     def of(self, value: Any) -> Owner:
-        """Return one owner: what a session is given.
+        """Return one owner, for `sessions(owner=...)`.
 
         Args:
-            value: as the owner's columns have it; the text of a UUID or an integer does too.
+            value: the owner's key, as its columns have it, or as the text of a UUID or integer.
         """
         return Owner(self, value)
 
     @cached_property
     def belongings(self) -> Mapping[Table, Belonging]:
-        """How the rows of owned tables belong; worked out when all classes are mapped."""
+        """How the rows of owned tables belong; read at first use, when all classes are mapped."""
         with self._lock:
             return belongings_of(self._owned, self._shared)
 
     @cached_property
     def open_tables(self) -> frozenset[Table]:
-        """Tables that are not confined."""
+        """The tables that are not confined."""
         return frozenset(
             table
             for each in self._open
@@ -301,10 +316,10 @@ class Ownership:
         )
 
     def belonging_of(self, table: Any) -> Belonging | None:
-        """Return how rows of a table belong, `None` for an open one.
+        """Return how rows of a table belong; `None` for an open table.
 
         Raises:
-            UnconfinedError: the table is unknown.
+            UnconfinedError: the ownership does not know the table.
         """
         table = sqla.deannotated_table(table)
         if table in self.belongings:
@@ -313,19 +328,18 @@ class Ownership:
             return None
         raise UnconfinedError(
             f"table {getattr(table, 'name', None)!r}",
-            "list its class in Ownership(open=...) if its rows are of no owner, or say how they "
-            "are owned",
+            "list its class in Ownership(open=...) if its rows have no owner, or else in owned",
         )
 
     def is_shared(self, table: Any) -> bool:
-        """Tell whether there may be rows of a table that may be read and not written."""
+        """Return whether a table may have rows that everybody may read and nobody may write."""
         belonging = self.belonging_of(table)
         while belonging is not None and belonging.parent is not None:
             belonging = self.belonging_of(belonging.parent)
         return belonging is not None and belonging.shared
 
     def attribute(self, model: Model) -> str | None:
-        """Return the name of the attribute that has the owner: stamped, and never written.
+        """Return the name of the attribute that has the owner: it is filled in, and never written.
 
         It is `None` where another row decides, or where rows have no owner.
         """
@@ -335,26 +349,27 @@ class Ownership:
         return sqla.attributes_of(mapper, columns)[columns[0]] if columns else None
 
     def knows(self, model: Model) -> bool:
-        """Tell whether an owned session may touch the rows of a class at all."""
+        """Return whether a session with an owner may touch the rows of a class at all."""
         table = cast(Table, inspect(model).local_table)
         return table in self.belongings or table in self.open_tables
 
     # Criteria
 
     def readable(self, table: FromClause) -> ColumnElement[bool] | None:
-        """Return which rows of a table, or of an alias of one, may be read; `None`: all."""
+        """Return the criterion for reading a table or an alias; `None` for an open table."""
         return self.criterion(table, writing=False)
 
     def writable(self, table: FromClause) -> ColumnElement[bool] | None:
-        """Return which rows of a table may be updated and deleted; `None`: all."""
+        """Return the criterion for updating and deleting rows; `None` for an open table."""
         return self.criterion(table, writing=True)
 
     def criterion(
         self, from_: FromClause, *, writing: bool, owner: Any = None
     ) -> ColumnElement[bool] | None:
-        """Return which rows of a table, or of an alias of one, may be read or written.
+        """Return the criterion for reading or writing a table, or an alias of one.
 
-        Without an owner they are compared with a parameter by the name of `parameters()`.
+        Without `owner`, it compares with bind parameters, whose values `parameters()` returns: so
+        the compiled statement is cached for all owners.
         """
         belonging = self.belonging_of(_element_of(from_))
         if belonging is None:
@@ -363,73 +378,75 @@ class Ownership:
             column = _column_in(from_, belonging.column)
             compared: Any = belonging.parameter
             if owner is not None:  # a key, though it may be text
-                compared = sqla.key_parameter(as_column_has(column, owner), column.type)
+                compared = sqla.key_parameter(to_column_type(column, owner), column.type)
             is_shared = belonging.shared and not writing
             return or_(column == compared, column.is_(None)) if is_shared else column == compared
         parent = sqla.criterion_alias(cast(Table, belonging.parent))
-        decides = self.criterion(parent, writing=writing, owner=owner)
+        of_parent = self.criterion(parent, writing=writing, owner=owner)
         pairs = [
             _column_in(parent, theirs) == _column_in(from_, ours)
             for ours, theirs in belonging.pairs
         ]
-        found = exists().select_from(parent).where(*pairs, cast(Any, decides))
+        found = exists().select_from(parent).where(*pairs, cast(Any, of_parent))
         return found.correlate(from_)
 
     def parameters(self, value: Any) -> dict[str, Any]:
-        """Return what the criteria's parameters are for one owner, by their names."""
+        """Return the values of the criteria's bind parameters for one owner, by name."""
         found = {}
         for belonging in self.belongings.values():
             if belonging.parameter is not None and belonging.column is not None:
                 try:
-                    found[belonging.parameter.key] = as_column_has(belonging.column, value)
+                    found[belonging.parameter.key] = to_column_type(belonging.column, value)
                 except ValueError:
                     raise OwnershipError(
-                        f"the owner is given as a value that {belonging.column} cannot have",
+                        f"the owner has a value that {belonging.column} cannot have",
                         "give the owner's key: ownership.of(user.id)",
                     ) from None
         return found
 
     def dialect_like(self, dialect: Any) -> Any:
-        """Return the dialect that confines, for one that does not: always the same."""
+        """Return the confining dialect for another one: the same each time, with its caches."""
         known = self._dialects.get(id(dialect))
         if known is None:
             with self._lock:
-                # with the other: as long as that is kept, its id() is no other's
+                # the dialect is kept too, so that its id() is not used again
                 known = self._dialects[id(dialect)] = (
                     dialect,
                     sqla.confined_dialect(dialect, self),
                 )
         return known[1]
 
-    # What a confined statement may do
+    # What a confined statement may contain
 
     def refuse(self, what: str) -> Exception:
-        """Return the error that refuses what cannot be confined."""
+        """Return the error for SQL that cannot be confined."""
         return UnconfinedError(what)
 
     def check_function(self, name: str) -> None:
-        """Refuse a function that executes SQL."""
+        """Raise for a function that executes SQL or reads tables by name."""
         folded = name.lower()
-        executes = folded in _EXECUTING or folded.startswith(_EXECUTING_ALL)
-        is_of_server = re.match(_OF_SERVER, folded) and not folded.startswith(_HARMLESS)
+        executes = folded in _EXECUTING or folded.startswith(_EXECUTING_PREFIXES)
+        is_of_server = re.match(_SERVER_FUNCTION, folded) and not folded.startswith(
+            _HARMLESS_PREFIXES
+        )
         if executes or is_of_server:
             raise UnconfinedError(f"function {name!r}")
 
     def check_cte(self, name: str) -> None:
-        """Refuse a CTE by the name of an owned table: criteria would read it for the table."""
-        folded = name.lower()  # as PostgreSQL reads a name without quotes
+        """Raise for a CTE with the name of an owned table, which criteria would read instead."""
+        folded = name.lower()  # PostgreSQL folds names without quotes
         if any(t.name.lower() == folded and t.schema is None for t in self.belongings):
-            raise UnconfinedError(f"a CTE by the name of table {name!r}", "give it another name")
+            raise UnconfinedError(f"a CTE with the name of table {name!r}", "give it another name")
 
     def check_update(self, table: FromClause, names: Collection[str]) -> None:
-        """Refuse an update of the owner's column."""
+        """Raise for an UPDATE of the owner's column."""
         belonging = self.belonging_of(_element_of(table))
         column = None if belonging is None else belonging.column
         if column is not None and column.key in names:
             raise UnconfinedError(f"an UPDATE of the owner's column {column}")
 
     def check_insert(self, table: FromClause, statement: Any, *, nested: bool) -> None:
-        """Refuse an insert whose rows cannot be checked."""
+        """Raise for an INSERT whose rows cannot be checked."""
         target: Table = _element_of(table)
         belonging = self.belonging_of(target)
         if nested:
@@ -442,9 +459,9 @@ class Ownership:
         if sqla.update_on_conflict(statement) is None:
             return
         names = {getattr(pair[0], "key", pair[0]) for pair in sqla.conflict_values_of(statement)}
-        if not names <= {*target.c.keys()}:  # rendered as they are, whatever column that may be
+        if not names <= {*target.c.keys()}:  # SQLAlchemy renders them as they are
             raise UnconfinedError(
-                f"what an upsert into {target.name!r} sets by names that are no keys of columns",
+                f"an upsert into {target.name!r} that sets names which are not keys of columns",
                 "give the columns themselves in set_=",
             )
         if belonging is not None and belonging.column is None:
@@ -459,33 +476,35 @@ class Ownership:
         *,
         is_new: bool,
     ) -> None:
-        """Refuse rows of another owner, or new ones of none: the last look before they are sent.
+        """Raise for rows of another owner, and for new rows of none, just before they are sent.
 
         Args:
-            table: to which they are written.
-            rows: what each is given, by the names of parameters.
-            owner: what the criteria compare with, by the names of parameters.
-            is_new: whether they are inserted.
+            table: the table that is written.
+            rows: the parameters of each row, by name.
+            owner: the values of the criteria's parameters, by name.
+            is_new: whether the rows are inserted.
         """
         belonging = self.belonging_of(_element_of(table))
         if belonging is None or belonging.column is None or belonging.parameter is None:
             return
-        column, wanted = belonging.column, owner.get(belonging.parameter.key)
+        column, expected = belonging.column, owner.get(belonging.parameter.key)
         names = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
         for row in rows:
             given = [value for name, value in row.items() if names.fullmatch(name)]
-            if (is_new and not given) or any(as_column_has(column, v) != wanted for v in given):
-                what = "an INSERT of another's rows into" if is_new else "to give away rows of"
+            if (is_new and not given) or any(to_column_type(column, v) != expected for v in given):
+                what = (
+                    "an INSERT of another owner's rows into" if is_new else "a change of owner in"
+                )
                 raise UnconfinedError(f"{what} {belonging.table.name!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """On whose behalf a session works.
+    """The owner on whose behalf a session works.
 
     Attributes:
-        ownership: which rows are whose.
-        value: the owner's key, as the columns that name an owner have it.
+        ownership: which rows belong to whom.
+        value: the owner's key, as the owner's columns have it.
 
     Raises:
         OwnershipError: the value is `None`.
@@ -505,18 +524,18 @@ class Owner:
             raise OwnershipError("the owner is None", "give the owner's key, or no owner at all")
 
     def readable(self, model: Model) -> ColumnElement[bool]:
-        """Return which rows of a class the owner may read, as a criterion on the class.
+        """Return the criterion for the rows of a class that the owner may read.
 
         Args:
             model: the mapped class.
 
         Raises:
-            UnconfinedError: nothing is said of whose its rows are.
+            UnconfinedError: the ownership does not know the class.
         """
         return self._criterion(model, writing=False)
 
     def writable(self, model: Model) -> ColumnElement[bool]:
-        """Return which rows of a class the owner may update and delete, as `readable` does."""
+        """Return the criterion for the rows of a class that the owner may update and delete."""
         return self._criterion(model, writing=True)
 
     def _criterion(self, model: Model, *, writing: bool) -> ColumnElement[bool]:
@@ -526,12 +545,12 @@ class Owner:
 
 
 def _element_of(from_: Any) -> Any:
-    """Return the table that an alias is of, or the table itself."""
+    """Return the table behind an alias, or the table itself."""
     while hasattr(from_, "element") and not isinstance(from_, Table):
         from_ = from_.element
     return from_
 
 
 def _column_in(from_: FromClause, column: Column[Any]) -> ColumnElement[Any]:
-    """Return the column of an alias of its table, or of the table itself."""
+    """Return the column in an alias of its table, or in the table itself."""
     return from_.c[column.key]

@@ -302,5 +302,7 @@ class VisibleRefs:
         if mapper is None or not sqla.can_wait(session.get_bind(mapper).engine):
             return
         values = {r: tuple(identity.values_of(k)) for r, k in keys.items() if identity.fits(k)}
-        readable = self._confinement.ask(session, identity.columns, values.values(), writing=False)
+        readable = self._confinement.accessible_values(
+            session, identity.columns, values.values(), writing=False
+        )
         yield from (ref for ref, value in values.items() if value in readable)

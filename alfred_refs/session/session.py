@@ -15,10 +15,10 @@ Each hook below is a function named after its event:
 | hook | purpose | calls |
 | --- | --- | --- |
 | `do_orm_execute` | refs in a statement to keys, keys in its rows to refs | `translation` |
-| `do_orm_execute` | with an owner: restrict writes to its rows | `owners.confine_write` |
+| `do_orm_execute` | with an owner: restrict writes to its rows | `WriteGuard` |
 | `before_attach` | find refs in the key attributes of a new instance | `Boundary` |
 | `before_flush` | resolve the refs of new instances, reserve keys for drafts | `DraftSaving` |
-| `before_flush` | with an owner: check that all pending rows are its own | `OwnedFlush` |
+| `before_flush` | with an owner: check that all pending rows are its own | `WriteGuard` |
 | `after_flush` | note changed labels, check `schema_translate_map` | `Transactions` |
 | `after_flush_postexec` | mint refs of new rows, if attributes may do no I/O | `Boundary` |
 | `pending_to_persistent` | log inserted rows | `Transactions` |
@@ -68,11 +68,9 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import OwnershipError, SetupError, UnconfinedError
 from alfred_refs.owners import (
     Confinement,
-    OwnedFlush,
     Owner,
+    WriteGuard,
     check_sent,
-    confine_write,
-    confined_records,
 )
 from alfred_refs.session.instances import Boundary
 from alfred_refs.session.lookups import VisibleRefs
@@ -118,7 +116,7 @@ class RefSession(sqla.HookedSession):
 
     _translation: Translation | None = None
     _confinement: Confinement | None = None
-    _owned_flush: OwnedFlush | None = None
+    _flush_guard: WriteGuard | None = None
 
     def __init__(
         self,
@@ -253,7 +251,7 @@ class RefSession(sqla.HookedSession):
         if self._confinement is None:
             yield
             return
-        with self._confinement.suspend(self):
+        with self._confinement.lift_for_application(self):
             yield
 
     def connection(self, *args: Any, **options: Any) -> Connection:
@@ -263,7 +261,7 @@ class RefSession(sqla.HookedSession):
             UnconfinedError: the session has an owner. Statements executed on the connection cannot
                 be restricted to its rows.
         """
-        if self._confinement is not None and not self._confinement.lifted:
+        if self._confinement is not None and not self._confinement.is_lifted:
             raise UnconfinedError("session.connection()")
         return super().connection(*args, **options)
 
@@ -352,8 +350,8 @@ class RefSession(sqla.HookedSession):
         if self._translation is not None:
             self._translation.transactions.note_writing()
             self._translation.boundary.adopt(map(sqla.state_of, objects))
-        if self._confinement is not None and not self._confinement.lifted:
-            OwnedFlush(self._confinement, self).save(objects)
+        if self._confinement is not None and not self._confinement.is_lifted:
+            WriteGuard(self._confinement, self).check_objects(objects)
         super().bulk_save_objects(objects, *args, **options)
 
     def bulk_insert_mappings(
@@ -385,8 +383,9 @@ class RefSession(sqla.HookedSession):
             self._translation.transactions.note_writing()
             if not self._translation.boundary.raw:
                 mappings = self._translation.boundary.pending.records(mapped.class_, mappings)
-        if self._confinement is not None and not self._confinement.lifted:
-            mappings = confined_records(self._confinement, self, mapped, mappings, new=new)
+        if self._confinement is not None and not self._confinement.is_lifted:
+            guard = WriteGuard(self._confinement, self)
+            mappings = guard.confine_records(mapped, mappings, new=new)
         return mappings
 
 
@@ -423,10 +422,10 @@ def confine(execution: ORMExecuteState) -> Result[Any] | None:
     The rows that a statement reaches are restricted when it is compiled (`owners.confinement`).
     """
     confinement = cast(RefSession, execution.session)._confinement
-    if confinement is None or execution.is_select or not confinement.holds(execution):
+    if confinement is None or execution.is_select or not confinement.applies_to(execution):
         return None
     parameters = execution.parameters
-    confine_write(confinement, execution)
+    WriteGuard(confinement, execution.session).confine(execution)
     # a listener that replaces `execution.parameters` has an effect only since SQLAlchemy 2.1
     return None if execution.parameters is parameters else sqla.invoke_statement(execution)
 
@@ -437,8 +436,10 @@ def confine(execution: ORMExecuteState) -> Result[Any] | None:
 @event.listens_for(RefSession, "before_attach", raw=True)
 def _before_attach(session: RefSession, state: State) -> None:
     if session._confinement is not None and state.key is not None:
-        session._confinement.doubtful = True
-        session._confinement.outlive([state])  # loaded elsewhere: its row may be of another owner
+        session._confinement.may_have_foreign = True
+        session._confinement.mark_stale(
+            [state]
+        )  # loaded elsewhere: its row may be of another owner
     if session._translation is not None:
         boundary = session._translation.boundary
         resolved = boundary.enter_new(state, flushing=sqla.is_flushing(session))
@@ -484,18 +485,18 @@ def _before_flush(session: RefSession, flush: UOWTransaction, _: object) -> None
         if boundary.looks_ahead:
             for instance in session.dirty:  # may have new keys
                 boundary.enter(sqla.state_of(instance))
-    session._owned_flush = None  # left from a flush that failed
-    if confinement is not None and (confinement.waiting or not confinement.lifted):
-        only = confinement.waiting if confinement.lifted else None
-        session._owned_flush = OwnedFlush(confinement, session, only)
-        session._owned_flush.begin()
+    session._flush_guard = None  # left from a flush that failed
+    if confinement is not None and (confinement.owned_pending or not confinement.is_lifted):
+        only = confinement.owned_pending if confinement.is_lifted else None
+        session._flush_guard = WriteGuard(confinement, session, only)
+        session._flush_guard.before_flush()
 
 
 @event.listens_for(RefSession, "after_flush")
 def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
-    owned, session._owned_flush = session._owned_flush, None
-    if owned is not None:
-        owned.finish(flush)
+    guard, session._flush_guard = session._flush_guard, None
+    if guard is not None:
+        guard.after_flush(flush)
     translation = session._translation
     if translation is not None:
         translation.check_schemas()
@@ -576,7 +577,7 @@ def _after_transaction_end(session: RefSession, transaction: SessionTransaction)
     if session._confinement is not None and is_outermost:
         session._confinement.on_disconnect()
         if not session.expire_on_commit:
-            session._confinement.outlive(session.identity_map.all_states())
+            session._confinement.mark_stale(session.identity_map.all_states())
     translation = session._translation
     if translation is None:
         return

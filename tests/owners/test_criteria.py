@@ -97,7 +97,7 @@ def test_no_cte_stands_for_a_table(ann: RefSession, world: World) -> None:
         select(Line.text, made.c.id),
         update(Line).values(text="x").add_cte(made),
     ):
-        with pytest.raises(UnconfinedError, match="a CTE by the name of table 'recipes'"):
+        with pytest.raises(UnconfinedError, match="a CTE with the name of table 'recipes'"):
             ann.execute(asked)
     folded = select(literal(world.recipes["bob"]).label("id"), mine["user_id"]).cte(
         quoted_name("RECIPES", quote=False)

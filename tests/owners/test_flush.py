@@ -414,7 +414,9 @@ def test_what_a_mapper_listener_changes_is_refused(
     event.listen(Recipe, "before_insert", give_away)
     try:
         ann.add(Recipe(name="new"))
-        with pytest.raises(UnconfinedError, match="an INSERT of another's rows into 'recipes'"):
+        with pytest.raises(
+            UnconfinedError, match="an INSERT of another owner's rows into 'recipes'"
+        ):
             ann.commit()
     finally:
         event.remove(Recipe, "before_insert", give_away)
@@ -428,7 +430,7 @@ def test_the_last_wall_is_the_statement_itself(
     """Even if a foreign row were taken for the owner's, its UPDATE would reach no row."""
     with ann.unconfined():
         foreign = ann.get(Recipe, world.recipes["bob"])
-    monkeypatch.setattr(type(ann._confinement), "hidden", lambda *_, **__: [])
+    monkeypatch.setattr(type(ann._confinement), "inaccessible", lambda *_, **__: [])
     foreign.name = "changed"
 
     with pytest.raises(Exception, match="0 were matched"):

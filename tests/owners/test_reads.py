@@ -519,7 +519,7 @@ def test_an_unknown_table_is_told_by_its_name(ann: RefSession) -> None:
 
     assert str(caught.value) == (
         "table 'secrets' cannot be confined to the rows of the session's owner; list its class "
-        "in Ownership(open=...) if its rows are of no owner, or say how they are owned"
+        "in Ownership(open=...) if its rows have no owner, or else in owned"
     )
 
 

@@ -369,7 +369,7 @@ def test_an_owners_criteria_serve_a_plain_session(
     [
         ({Recipe: "nothing"}, {}, "Recipe has no column or relationship 'nothing'"),
         ({Line: "recipe"}, {}, "rows of 'lines' belong as those of 'recipes', which is not owned"),
-        ({Recipe: "lines"}, {}, "leads to many rows"),
+        ({Recipe: "lines"}, {}, "is not many-to-one"),
         ({Recipe: "parent"}, {}, "belong to each other in a circle"),
     ],
 )

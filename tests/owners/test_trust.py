@@ -39,7 +39,7 @@ def test_a_quiet_look_raises_no_doubt(ann: RefSession, world: World) -> None:
     with sqla.unconfined_lookup(ann):
         ann.execute(select(Recipe.__table__.c.id)).all()
     assert ann._confinement is not None
-    assert not ann._confinement.doubtful
+    assert not ann._confinement.may_have_foreign
     assert ann.get(Recipe, world.recipes["ann"]) is mine
 
 
