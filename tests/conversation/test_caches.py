@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 import time
+import tracemalloc
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
@@ -25,9 +26,9 @@ from alfred_refs import (
     RefSession,
     UnknownRefError,
 )
-from alfred_refs.conversation.caches import Caches
-from alfred_refs.store import Address
-from alfred_refs.store.memory import MemoryStore
+from alfred_refs.conversation.caches import Caches, RefCache
+from alfred_refs.mapping.keys import Ref
+from alfred_refs.store import Address, Entry
 from tests.fix_session import TravelLog
 
 CAPACITY = 20
@@ -39,12 +40,6 @@ REFS = [f"recipe_{n}" for n in range(1, 201)]
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches of twenty mappings."""
     monkeypatch.setattr("alfred_refs.conversation.registry.CAPACITY", CAPACITY)
-
-
-@pytest.fixture
-def memory() -> RefRegistry:
-    """A registry that is gone with the test."""
-    return RefRegistry(store=MemoryStore())
 
 
 @pytest.fixture
@@ -68,6 +63,40 @@ def take(chat: Conversation, *keys: uuid.UUID) -> None:
 def kept(caches: Caches) -> int:
     """Return how many mappings the caches of a conversation have, all together."""
     return sum(map(len, caches._in_use()))
+
+
+@pytest.mark.once
+@pytest.mark.slow
+def test_a_mapping_takes_less_than_400_bytes() -> None:
+    """A UUID, its number, its ref and their places in two dictionaries: all that is kept."""
+    gc.collect()
+    tracemalloc.start()
+    cache = RefCache()
+    for number in range(1, 100_001):
+        cache.keep(Entry(Ref("recipe", number), uuid.uuid4()))
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(cache) == 100_000
+    assert taken / len(cache) < 400
+
+
+def test_a_row_that_goes_is_shown_and_not_resolved() -> None:
+    """Its mapping stays where it is, so whoever shows its key finds its ref at every step."""
+    gone: set[str] = set()
+    cache = RefCache(gone)
+    cache.put("recipe", KEYS[6], "recipe_1")
+    refs = cache.refs_of("recipe")
+    for is_gone in (False, True, False):
+        (gone.add if is_gone else gone.discard)("recipe_1")
+
+        assert (refs[KEYS[6].int], cache.refs_by_entity(KEYS[6])) == (
+            "recipe_1",
+            {"recipe": "recipe_1"},
+        )
+        keys, missing = cache.look_up([("recipe_1", "recipe")])
+        assert [*keys.values(), *missing] == [("recipe_1", "recipe") if is_gone else KEYS[6]]
 
 
 def test_what_is_shared_is_bounded(chat: Conversation) -> None:

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from alfred_refs import ConversationIdError, RefRegistry, UnknownConversationError
-from alfred_refs.store.memory import MemoryStore
 from tests.models import Recipe
-
-
-@pytest.fixture
-def memory() -> RefRegistry:
-    """A registry that is gone with the test."""
-    return RefRegistry(store=MemoryStore())
 
 
 def test_turns_are_counted(memory: RefRegistry) -> None:

@@ -20,16 +20,9 @@ from alfred_refs import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.store.memory import MemoryStore
 from tests.models import Cook, MealPlan, Order, OrderLine, Person, Recipe, devices
 
 KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
-
-
-@pytest.fixture
-def memory() -> RefRegistry:
-    """A registry that is gone with the test."""
-    return RefRegistry(store=MemoryStore())
 
 
 @pytest.fixture
@@ -47,10 +40,11 @@ def elsewhere(registry: RefRegistry) -> RefRegistry:
 
 
 def test_refer_and_resolve_are_inverse(chat: Conversation) -> None:
-    """What a key is called names that key, in any order and more than once."""
+    """In any order and more than once, with refs of type `str`: frameworks print subclasses."""
     refs = chat.refer_all(Recipe, [KEYS[2], KEYS[0], KEYS[2]])
 
     assert refs == ["recipe_3", "recipe_1", "recipe_3"]
+    assert {type(ref) for ref in refs} == {str}
     assert chat.resolve_all(refs, Recipe) == [KEYS[2], KEYS[0], KEYS[2]]
 
 
@@ -121,11 +115,6 @@ def test_a_name_that_refs_cannot_be_made_of_is_refused(chat: Conversation) -> No
         chat.resolve("recipe_1", "recipe_1")
 
 
-def test_a_ref_is_a_plain_str(chat: Conversation) -> None:
-    """Frameworks print a subclass by its repr, so a ref is nothing but text."""
-    assert type(chat.refer(Recipe, KEYS[0])) is str
-
-
 def test_any_entity_is_resolved_where_none_is_asked_for(chat: Conversation) -> None:
     """The ref itself says which entity it names."""
     assert chat.resolve_all(["recipe_1", "meal_plan_1"]) == [KEYS[0], KEYS[0]]
@@ -139,82 +128,48 @@ def test_another_process_knows_the_same_refs(memory: RefRegistry, chat: Conversa
     assert again.refer(Recipe, KEYS[3]) == "recipe_4"
 
 
+KNOWN = "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+
+
 @pytest.mark.parametrize(
-    ("ref", "expected", "message"),
+    ("ref", "error", "message"),
     [
-        (
-            "recipe_9",
-            UnknownRefError,
-            "'recipe_9' is not a known recipe; known: 'recipe_1', 'recipe_2', 'recipe_3'",
+        *(
+            (ref, UnknownRefError, f"{ref!r} is not a known recipe; {KNOWN}")
+            for ref in ("recipe_9", "hello", "meal_plan_2")
         ),
-        (
-            "recpie_2",
-            UnknownRefError,
+        *(
             (
-                "'recpie_2' is not a known recipe; did you mean 'recipe_2'? "
-                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
-            ),
+                *(ref, UnknownRefError),
+                f"{ref!r} is not a known recipe; did you mean 'recipe_2'? {KNOWN}",
+            )
+            for ref in ("recpie_2", "Recipe 2", "recipe_02")
         ),
         (
-            "Recipe 2",
-            UnknownRefError,
-            (
-                "'Recipe 2' is not a known recipe; did you mean 'recipe_2'? "
-                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
-            ),
+            *("meal_plan_1", WrongEntityError),
+            f"'meal_plan_1' names entity 'meal_plan' where 'recipe' is needed; {KNOWN}",
         ),
         (
-            "recipe_02",
-            UnknownRefError,
-            (
-                "'recipe_02' is not a known recipe; did you mean 'recipe_2'? "
-                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
-            ),
-        ),
-        (
-            "hello",
-            UnknownRefError,
-            "'hello' is not a known recipe; known: 'recipe_1', 'recipe_2', 'recipe_3'",
-        ),
-        (
-            "meal_plan_1",
-            WrongEntityError,
-            (
-                "'meal_plan_1' names entity 'meal_plan' where 'recipe' is needed; "
-                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
-            ),
-        ),
-        (
-            "meal_plan_2",
-            UnknownRefError,
-            "'meal_plan_2' is not a known recipe; known: 'recipe_1', 'recipe_2', 'recipe_3'",
-        ),
-        (
-            "gen_recipe_1",
-            UnknownDraftError,
+            *("gen_recipe_1", UnknownDraftError),
             (
                 "'gen_recipe_1' is not a known draft of entity 'recipe'; no such draft is pending "
                 "in this conversation; read the drafts, or generate one"
             ),
         ),
         (
-            str(KEYS[0]),
-            RawKeyError,
-            (
-                "a raw key was given as text where a ref is needed; give a ref; "
-                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
-            ),
+            *(str(KEYS[0]), RawKeyError),
+            f"a raw key was given as text where a ref is needed; give a ref; {KNOWN}",
         ),
     ],
 )
 def test_a_bad_ref_says_what_is_wrong_and_how_to_go_on(
-    chat: Conversation, ref: str, expected: type[BadRefError], message: str
+    chat: Conversation, ref: str, error: type[BadRefError], message: str
 ) -> None:
     """From the message alone a model can choose a ref that works."""
     with pytest.raises(BadRefError) as caught:
         chat.resolve(ref, Recipe)
 
-    assert (type(caught.value), str(caught.value)) == (expected, message)
+    assert (type(caught.value), str(caught.value)) == (error, message)
 
 
 def test_a_name_like_no_other_is_told_what_there_is(memory: RefRegistry) -> None:
@@ -231,28 +186,19 @@ def test_a_name_like_no_other_is_told_what_there_is(memory: RefRegistry) -> None
         chat.resolve("plan_9")
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
+def test_a_text_that_contains_a_key_is_not_repeated(chat: Conversation) -> None:
+    """In any spelling, with anything around it: the error shows none of it."""
+    around = [
         *(" {}", "{} ", "recipe_{}", "recipe {}", "id={}", "urn:uuid:{}", "{{{}}}", "'{}'\n"),
         *("{}_1", "gen_{}_1", "a{}", "{}f", "recipe_1 ({})"),
-    ],
-)
-@pytest.mark.parametrize(
-    "key",
-    [
+    ]
+    spellings = [
         *("a508000d-9b55-40f0-8886-dbdd88bd2de2", "a508000d9b5540f08886dbdd88bd2de2"),
         *("A508000D-9B55-40F0-8886-DBDD88BD2DE2", "a508000d_9b55_40f0_8886_dbdd88bd2de2"),
-    ],
-)
-def test_a_text_that_holds_a_key_anywhere_is_not_repeated(
-    chat: Conversation, key: str, spelling: str
-) -> None:
-    """Whatever is around the UUID and however it is spelt, the error shows none of it."""
-    text = spelling.format(key)
-    for entity in (Recipe, None):
+    ]
+    for text, key, entity in itertools.product(around, spellings, (Recipe, None)):
         with pytest.raises(RawKeyError) as caught:
-            chat.resolve(text, entity)
+            chat.resolve(text.format(key), entity)
         assert caught.value.ref is None
         assert key[:8] not in str(caught.value) + repr(vars(caught.value))
 
@@ -263,36 +209,17 @@ def test_a_part_of_a_key_is_repeated(chat: Conversation) -> None:
         chat.resolve("c69607bb", Recipe)
 
 
-def test_a_row_that_is_gone_cannot_be_used_and_is_not_offered(chat: Conversation) -> None:
-    """The error says what became of the row; its ref is left out of what is known."""
+def test_a_gone_row_is_shown_and_not_resolved(memory: RefRegistry, chat: Conversation) -> None:
+    """To show its ref once more, here or in another process, does not bring the row back."""
     chat.note_gone([("recipe", KEYS[1])], "was deleted")
 
-    with pytest.raises(GoneRefError) as caught:
-        chat.resolve("recipe_2", Recipe)
-    assert str(caught.value) == (
-        "'recipe_2' was deleted and cannot be used; known: 'recipe_1', 'recipe_3'"
-    )
-
-
-def test_a_gone_row_is_still_shown_by_its_ref(chat: Conversation) -> None:
-    """Showing a deleted object once more does not call its row back to life."""
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
-
-    assert chat.refer(Recipe, KEYS[1]) == "recipe_2"
-    with pytest.raises(GoneRefError):
-        chat.resolve("recipe_2")
-
-
-def test_a_gone_row_is_gone_to_whoever_meets_its_key_anew(
-    memory: RefRegistry, chat: Conversation
-) -> None:
-    """To show its ref is not to have read it: a session looks, here nobody can."""
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
-    again = elsewhere(memory).conversation("chat-7")
-
-    assert again.refer(Recipe, KEYS[1]) == "recipe_2"
-    with pytest.raises(GoneRefError):
-        again.resolve("recipe_2")
+    for each in (chat, elsewhere(memory).conversation("chat-7")):
+        assert each.refer(Recipe, KEYS[1]) == "recipe_2"
+        with pytest.raises(GoneRefError) as caught:
+            each.resolve("recipe_2", Recipe)
+        assert str(caught.value) == (
+            "'recipe_2' was deleted and cannot be used; known: 'recipe_1', 'recipe_3'"
+        )
 
 
 def test_why_a_row_is_gone_is_not_undone_by_one_that_was_not_saved(

@@ -36,12 +36,6 @@ KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
 
 
 @pytest.fixture
-def memory() -> RefRegistry:
-    """A registry that is gone with the test."""
-    return RefRegistry(store=MemoryStore())
-
-
-@pytest.fixture
 def chat(memory: RefRegistry) -> Conversation:
     """A conversation of ann's, in its first turn, that knows three recipes."""
     chat = memory.conversation("chat-7", owner="ann")
