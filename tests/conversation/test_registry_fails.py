@@ -27,11 +27,7 @@ from tests.store.test_faults import FAIL, run
 
 pytestmark = pytest.mark.tables
 
-ISOLATIONS: list[dict[str, Any]] = [
-    {},
-    {"isolation_level": "REPEATABLE READ"},
-    {"isolation_level": "SERIALIZABLE"},
-]
+ISOLATIONS: list[dict[str, Any]] = [{}, {"isolation_level": "SERIALIZABLE"}]
 
 
 @pytest.fixture(params=["the same database", "another database"])

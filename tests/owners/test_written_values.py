@@ -39,13 +39,14 @@ def test_a_row_in_bulk_without_what_decides_is_nobodys(ann: RefSession) -> None:
         ann.rollback()
 
 
-@pytest.mark.parametrize("way", ["auto", "evaluate", "fetch"])
-def test_a_shared_instance_stays_as_its_row_does(ann: RefSession, world: World, way: str) -> None:
+def test_a_shared_instance_stays_as_its_row_does(ann: RefSession, world: World) -> None:
     """An update that may not change the row does not change the instance either."""
     shared = ann.get_one(Recipe, world.recipes["all"])
     mine = ann.get_one(Recipe, world.recipes["ann"])
-    ann.execute(update(Recipe).values(name="x"), execution_options={"synchronize_session": way})
-    assert (shared.name, mine.name) == ("all", "x")
+    for way in ("auto", "evaluate", "fetch"):
+        options = {"synchronize_session": way}
+        ann.execute(update(Recipe).values(name=way), execution_options=options)
+        assert (shared.name, mine.name) == ("all", way)
 
 
 def test_a_subclass_is_updated_by_keys_in_each_of_its_tables(
@@ -140,20 +141,20 @@ OVERRIDDEN: dict[str, Callable[[uuid.UUID, uuid.UUID], tuple[Any, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("made", OVERRIDDEN.values(), ids=list(OVERRIDDEN))
-def test_parameters_that_go_before_values_are_looked_at(
-    ann: RefSession, world: World, made: Callable[..., tuple[Any, Any]], plainly: Any
+def test_parameters_that_go_before_values_are_checked(
+    ann: RefSession, world: World, plainly: Any
 ) -> None:
-    """SQLAlchemy lets them win: what is sent in the end names a row that the owner may name."""
+    """SQLAlchemy lets them win: the row that is sent in the end must be one the owner may name."""
     before = plainly(select(Line.recipe_id).order_by(Line.id))
-    statement, parameters = made(world.recipes["ann"], world.recipes["bob"])
-
-    with pytest.raises(ForeignRowError):
-        ann.execute(statement, parameters)
-    ann.commit()
-    assert plainly(select(Line.recipe_id).order_by(Line.id)) == before
-    own, parameters = made(world.recipes["ann"], world.recipes["ann"])
-    ann.execute(own, parameters)
+    for made in OVERRIDDEN.values():
+        statement, parameters = made(world.recipes["ann"], world.recipes["bob"])
+        with pytest.raises(ForeignRowError):
+            ann.execute(statement, parameters)
+        ann.commit()
+        assert plainly(select(Line.recipe_id).order_by(Line.id)) == before
+        own, parameters = made(world.recipes["ann"], world.recipes["ann"])
+        ann.execute(own, parameters)
+        ann.rollback()
 
 
 def _insert(session: RefSession, _: Plan) -> None:
@@ -206,18 +207,16 @@ def test_what_defaults_fill_in_is_looked_at(
         column.default = column.onupdate = None
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+@pytest.mark.usefixtures("world")
+def test_text_after_the_criteria_is_refused(ann: RefSession) -> None:
+    """It is outside of all parentheses: one word would undo the criteria."""
+    statements: list[Any] = [
         select(Recipe.name).with_statement_hint("or true"),
         select(Recipe.name).suffix_with("or 1 = 1"),
         select(Recipe.name).suffix_with("for update"),
         select(select(Recipe.name).suffix_with("or true").subquery("x")),
         select(select(Recipe.name).cte("x").suffix_with("or true")),
-    ],
-)
-@pytest.mark.usefixtures("world")
-def test_what_would_follow_the_criteria_is_refused(ann: RefSession, statement: Any) -> None:
-    """They stand outside of all parentheses: a word is enough to undo the criteria."""
-    with pytest.raises(UnconfinedError, match=r"a hint|suffix_with\(\)"):
-        ann.execute(statement)
+    ]
+    for statement in statements:
+        with pytest.raises(UnconfinedError, match=r"a hint|suffix_with\(\)"):
+            ann.execute(statement)
