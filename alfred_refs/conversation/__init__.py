@@ -24,5 +24,5 @@
 A look-up goes from `refs` to `caches`, and to the store only for refs and keys that are not
 cached.
 
-This door imports nothing, so that an operator's command loads no more than it needs.
+This package imports nothing by itself, so that an operator's command loads no more than it needs.
 """

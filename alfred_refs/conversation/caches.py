@@ -12,7 +12,7 @@ into another cache, which becomes the current one, while a session goes on readi
 changes over at a time of its own and takes with it the refs that its instances show
 (`Caches.next_after`). The old cache is garbage once the last session has left it.
 
-What can change are rows. `Caches.gone` has the refs of rows that were deleted or never saved: such
+Rows can change. `Caches.gone` has the refs of rows that were deleted or never saved: such
 a ref is shown as before, but resolving it queries the store.
 
 >>> cache = RefCache()
@@ -171,7 +171,7 @@ def _entity_of(text: str) -> str:
 
 
 class Caches:
-    """The caches of one conversation, and what they share.
+    """The caches of one conversation, with their shared state.
 
     Args:
         capacity: how many mappings the current cache has at most.

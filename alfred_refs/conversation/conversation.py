@@ -24,14 +24,14 @@ True
 >>> [entry.ref for entry in chat.entries(Recipe)]
 ['recipe_1', 'recipe_2']
 
-Activity is what was done with rows (`"read"`, `"created"`, ...), turn by turn. Sessions opened
+Activity records the actions on rows (`"read"`, `"created"`, ...), turn by turn. Sessions opened
 with `by=` and tools note it, and `alfred_refs.context` makes prompts of it.
 
 Limits:
 
 - `turn` is read once and kept, so all work of one object has one number; open the conversation
-  anew to see turns that others begin.
-- After `forget`, other processes resolve refs that they have cached until they open it anew.
+  again to see turns that others begin.
+- After `forget`, other processes resolve refs that they have cached until they open it again.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ _MAX_LABELS = 1_000  # refs of an entity whose labels are compared: some millise
 
 
 class ActivityMap(DraftMap):
-    """The part of `Conversation` that records what was done with rows."""
+    """The part of `Conversation` that records the actions on rows."""
 
     def activity(self, turns: int = 3) -> ActivityRecord:
-        """Return what was done with rows in the last turns, and with all retained rows.
+        """Return the actions on rows in the last turns, and on all retained rows.
 
         Args:
             turns: how many, the current one included.
@@ -123,7 +123,7 @@ class ActivityMap(DraftMap):
         return _parse_refs(refs)
 
     def note_activity(self, activities: Sequence[Activity], actor: Actor) -> None:
-        """Record what was done with rows: one round trip, or none for an empty list."""
+        """Record actions on rows: one round trip, or none for an empty list."""
         if activities:
             self._store.note(self._address, activities, actor, self._working_turn)
 
@@ -289,7 +289,7 @@ class Conversation(ActivityMap):
 
         Its numbers stay in use: if the id is begun again, they continue, and a ref that a model
         remembers is unknown, never another row's. Sessions that are working in it, and other
-        processes, show the refs that they have cached until they open the conversation anew.
+        processes, show the refs that they have cached until they open the conversation again.
 
         Raises:
             UnknownConversationError: it was not begun, or is forgotten already.

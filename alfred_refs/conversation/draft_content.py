@@ -32,7 +32,7 @@ Limits:
 - The primary key is not a field: it is decided when the draft is saved (`draft_rows`).
 - Whether the refs in it exist is not checked here, and required columns may be missing: a draft
   may be incomplete until it is saved.
-- There is no I/O.
+- Nothing here does I/O.
 """
 
 from __future__ import annotations

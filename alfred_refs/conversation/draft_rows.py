@@ -178,7 +178,7 @@ class RowFinder(Protocol):
         ...
 
     def existing(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
-        """Return those of these keys that rows have."""
+        """Return the keys among these that rows have."""
         ...
 
 
@@ -205,7 +205,7 @@ class StoredRowFinder:
         return True
 
     def existing(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
-        """Return those of these keys that rows have: one round trip for each entity."""
+        """Return the keys among these that rows have: one round trip for each entity."""
         found: list[EntityKey] = []
         for entity, keys in by_entity(pairs).items():
             column = self._entities.primary_column_of(entity)

@@ -74,7 +74,7 @@ class Draft:
         reserved: whether the key of its row is decided. If it is pending, a save has begun, and
             its row may exist.
         saved: the ref of its row; `None` where it is not saved.
-        key: that of its row, if there is one and it was requested; not in the `repr`.
+        key: the key of its row, if there is one and it was requested; not in the `repr`.
 
     Example:
         >>> draft = chat.draft(Recipe, {"name": "Curry"})
@@ -124,7 +124,7 @@ class DraftMap(RefMap):
             entity: the mapped class, table or entity that it is to become a row of.
             content: the row's values by attribute, as JSON values that fit their columns, with
                 refs for keys. By relationship, related rows: objects for new ones, which may be
-                nested, and refs for existing ones. Refs may be those of other drafts.
+                nested, and refs for existing ones. Refs may name other drafts.
             label: what people are to call it; by default, the label that the class makes of the
                 content, if it can.
 

@@ -68,7 +68,7 @@ class Suggestions:
     Attributes:
         address: the conversation's.
         store: the registry's store.
-        select: returns the refs of rows that may be offered, out of those it is given; `None`
+        select: returns the refs of rows that may be offered, out of its argument; `None`
             offers all of them.
     """
 

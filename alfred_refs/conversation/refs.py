@@ -27,7 +27,7 @@ Limits:
 
 - A `RefMap` alone does not see the application's tables: `SessionConversation` (`view`) looks for
   rows, and keeps a cache of its own.
-- `caches` and the store decide what a key's ref is; nothing is decided here.
+- Numbers are assigned by the store; nothing is minted here.
 - The methods that are not in the reference (`resolve_pairs`, `known_refs`, ...) are for the
   package: they take pairs of different entities, or use the caches alone.
 """
@@ -244,7 +244,7 @@ class RefMap:
         return {ref: entries[cast(Ref, parsed[ref[0]])].key for ref in refs}
 
     def _find_rows(self, _: Collection[EntityKey]) -> Mapping[EntityKey, bool]:
-        """Return those of these gone rows that are back, and whether they are committed.
+        """Return the keys whose gone rows are back, and whether these are committed.
 
         Only a session can look.
         """

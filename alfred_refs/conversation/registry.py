@@ -204,7 +204,7 @@ class RefRegistry(EventSource):
 
         Args:
             unused_for: only those that were not used for this time.
-            owner: only those of this owner; `None` for those without owner.
+            owner: only conversations of this owner; `None` for those without owner.
             limit: the largest number to return.
 
         Raises:

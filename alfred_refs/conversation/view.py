@@ -1,6 +1,6 @@
 """A session's view of its conversation: a cache of its own, and the drafts that it is saving.
 
-`SessionConversation` is what a `RefSession` uses in place of the `Conversation` that it was given.
+A `RefSession` uses a `SessionConversation` in place of the `Conversation` that it was given.
 It differs in four ways:
 
 - **Its own cache.** Refs that the session's instances show must stay readable without a round trip
@@ -157,7 +157,7 @@ class SessionConversation(ActivityMap):
         """Check the `schema_translate_map` of a statement, a connection or a listener.
 
         Raises:
-            SetupError: it differs from that of the session.
+            SetupError: the session has another one.
         """
         if schemas != self._schemas:
             raise SetupError(

@@ -9,7 +9,7 @@
 | `confinement` | `Confinement`: confines the connections of one session, and its identity map |
 | `writes` | `WriteGuard`: checks the values that a flush, statement or bulk operation writes |
 
-Rows are kept apart while SQL is compiled: `sqla.compiler` adds the criteria of `Ownership` to
+Rows are isolated while SQL is compiled: `sqla.compiler` adds the criteria of `Ownership` to
 every table of a statement that a confined connection sends.
 """
 

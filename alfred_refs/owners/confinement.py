@@ -24,12 +24,12 @@ When a connection confines:
 ['Soup', 'Toast']
 
 Instances that unconfined code has loaded stay in the identity map. `get()` and lazy loads do not
-return those of other owners, and once the code is confined again they can be neither refreshed nor
+return rows of other owners, and once the code is confined again they can be neither refreshed nor
 written.
 
 Limits:
 
-- What the application executes on a connection directly, outside of the session, is not confined:
+- Statements that the application executes on a connection directly are not confined:
   `session.connection()` raises.
 - An owned row in the identity map decides by the owner that was loaded, so it costs no query; if
   the row may have changed hands since, it is queried.
@@ -295,7 +295,7 @@ class Confinement:
     def mark_stale(self, states: Iterable[State]) -> None:
         """Note instances whose rows may have another owner than the loaded one by now.
 
-        Expired instances need no note.
+        Expired instances are loaded again anyway.
         """
         self._stale.update(states)
 

@@ -27,8 +27,8 @@ Limits:
 - A relationship must lead to one row: its remote columns must be unique.
 - Ownership is checked against mappings, not against the database: triggers and views are not seen.
 - Raw SQL cannot be confined and raises `UnconfinedError`; so do functions that execute SQL given
-  as text. Row-level security (`setting`) is a second line of defence for what they might miss.
-- There is no I/O.
+  as text. Row-level security (`setting`) is a second line of defence.
+- Nothing here does I/O.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class WriteGuard:
         self._check(new, persistent)
 
     def after_flush(self, flush: UOWTransaction) -> None:
-        """Check what was sent: other `before_flush` listeners may have added to it.
+        """Check the flush once it was sent: other `before_flush` listeners may have added to it.
 
         Raises:
             ForeignRowError: as for `before_flush`; the flush is rolled back.
@@ -437,7 +437,7 @@ class ForeignKeyCheck:
         """Add a foreign key of a row.
 
         Args:
-            target: what it refers to.
+            target: the columns that it refers to.
             values: of its columns; `None` if not all are given.
             what: its name in an error.
             is_final: whether all values are set; others may be filled in by the flush.
@@ -554,11 +554,11 @@ class _Target:
         }
 
     def name(self, column: Column[Any]) -> str:
-        """Return the name of a column in parameters: that of its attribute, if it has one."""
+        """Return the name of a column in parameters: its attribute's, if it has one."""
         return self._names[column]
 
     def key(self, name: Any) -> str:
-        """Return the key of the column that a name stands for."""
+        """Return the key of the column with this name."""
         text = str(getattr(name, "key", name))
         column = self._columns.get(text)
         return text if column is None else column.key
