@@ -261,9 +261,9 @@ def _dump_arrays_in_binary(_: Any, record: ConnectionPoolEntry) -> None:
 
 # Transactions
 
-# What writing needs, whatever the defaults of server, database and role are. A ref that was
-# returned must survive a crash of the server: its number would be given to another key. A stronger
-# setting, such as `remote_apply`, is left as it is.
+# The settings that writing needs; the defaults of server, database or role may be others. A ref
+# that was returned must survive a crash of the server, or another key would get its number. A
+# stronger setting than `on`, such as `remote_apply`, is left as it is.
 _WRITE = (
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
     """

@@ -107,7 +107,7 @@ def _delete_rows(table: Table, condition: str) -> Executable:
 def _leave_counters(condition: str) -> Executable:
     """Return the statement that keeps the numbers of forgotten conversations.
 
-    The table goes: whoever begins the conversation again may use other tables.
+    The table's name is removed: a new conversation of the same id may use other tables.
     """
     return typed_text(f"""
         UPDATE alfred_refs_counter SET forgotten = last, left_at = now(), table_name = NULL

@@ -367,7 +367,7 @@ class PostgresActivity(PostgresRefs):
     )
 
     def _activity_pages(self, fetch: Fetch, address: Address) -> Iterator[ActivityEntry]:
-        """Yield all activity in natural order, page by page, each of which continues the last."""
+        """Yield all activity in natural order, page by page."""
         values = address_parameters(address) | {"p_limit": PAGE}
         last: Ref | None = Ref("", 0)
         while last is not None:

@@ -224,7 +224,7 @@ class PostgresDrafts(PostgresRefs):
     def _draft_pages(
         self, fetch: Fetch, address: Address, entity: str | None, states: Collection[DraftState]
     ) -> Iterator[DraftEntry]:
-        """Yield drafts in natural order, page by page, each of which continues after the last."""
+        """Yield drafts in natural order, page by page."""
         values = address_parameters(address) | {
             "p_entity": entity,
             "p_states": list(states),

@@ -1,7 +1,7 @@
 """The `Store` protocol: what a registry needs of the place where it keeps the map.
 
-`PostgresStore` and `MemoryStore` implement it, and so may an application: whatever has these
-methods can be given as `RefRegistry(store=...)`. `values` has what they take and return.
+`PostgresStore` and `MemoryStore` implement it. Any other object with these methods can be passed
+as `RefRegistry(store=...)`. The values that they take and return are in `values`.
 
 >>> from alfred_refs.testing import MemoryStore
 >>> store: Store = MemoryStore()

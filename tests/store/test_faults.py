@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import URL, Connection, Engine, create_engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import (
     PostgresStore,
@@ -28,12 +23,11 @@ from alfred_refs.store import Address, DraftEdit, DraftEntry, DraftState, Gone, 
 from alfred_refs.store.connections import OwnEngine
 from alfred_refs.store.schema import metadata
 from tests.faults.proxy import proxy_to
+from tests.fix_store import Application, applied
 from tests.postgres.server import crashing_server
 from tests.store.test_postgres import in_threads, numbers
 
 pytestmark = pytest.mark.tables
-
-T = TypeVar("T")
 
 CHAT = Address("chat-7")
 DRIVERS = ["psycopg", "psycopg2", "psycopg_async", "asyncpg"]
@@ -63,69 +57,6 @@ create function refuse() returns trigger language plpgsql as $$ begin
     raise exception 'it went wrong' using errcode = (select sqlstate from fault);
 end $$;
 """
-
-
-class Application:
-    """A store on an engine of any driver, used as an application of that kind uses it."""
-
-    def __init__(self, url: URL, driver: str, **options: Any) -> None:
-        url = url.set(drivername=f"postgresql+{driver}")
-        self._runner = asyncio.Runner()
-        self._engine: Engine | AsyncEngine
-        if driver in {"asyncpg", "psycopg_async"}:
-            self._engine = create_async_engine(url, **options)
-            self.store = PostgresStore(self._engine.sync_engine)
-        else:
-            self._engine = create_engine(url, **options)
-            self.store = PostgresStore(self._engine)
-
-    def use(self, work: Callable[[PostgresStore], T]) -> T:
-        """Do work with the store, awaited where the driver must be."""
-        if isinstance(self._engine, AsyncEngine):
-            return self._runner.run(greenlet_spawn(work, self.store))
-        return work(self.store)
-
-    def use_at_once(
-        self, *works: Callable[[PostgresStore], Any], meanwhile: Callable[[], None]
-    ) -> list[Any]:
-        """Do works with the store at once, and return what they came to, or what they raised."""
-        if isinstance(self._engine, AsyncEngine):
-            return self._runner.run(self._together(works, meanwhile))
-        with ThreadPoolExecutor() as threads:
-            futures = [threads.submit(work, self.store) for work in works]
-            meanwhile()
-            return [future.exception() or future.result() for future in futures]
-
-    async def _together(
-        self, works: Sequence[Callable[[PostgresStore], Any]], meanwhile: Callable[[], None]
-    ) -> list[Any]:
-        awaited = (greenlet_spawn(work, self.store) for work in works)
-        thread = asyncio.to_thread(meanwhile)
-        *came, _ = await asyncio.gather(*awaited, thread, return_exceptions=True)
-        return came
-
-    def mint(self, *keys: uuid.UUID | int) -> list[int]:
-        """Refer to keys and return the numbers of their refs."""
-        entries = self.use(lambda store: store.refer(CHAT, [("recipe", key) for key in keys]))
-        return [entry.ref.number for entry in entries]
-
-    def close(self) -> None:
-        """Close all connections."""
-        if isinstance(self._engine, AsyncEngine):
-            self._runner.run(self._engine.dispose())
-        else:
-            self._engine.dispose()
-        self._runner.close()
-
-
-@contextmanager
-def applied(url: URL, driver: str, **options: Any) -> Iterator[Application]:
-    """Make an application for as long as the context lasts."""
-    application = Application(url, driver, **options)
-    try:
-        yield application
-    finally:
-        application.close()
 
 
 @pytest.fixture(params=DRIVERS)
@@ -428,29 +359,6 @@ def drafts_of(application: Application) -> list[DraftEntry]:
     """Return all drafts of the conversation."""
     states: Sequence[DraftState] = ("pending", "saved", "discarded")
     return application.use(lambda store: list(store.drafts(CHAT, None, states)))
-
-
-def test_drafts_are_kept_with_each_driver(application: Application) -> None:
-    """What is sent as null, as text and as bytes is what comes back."""
-    new = [NewDraft("recipe", '{"n":1e22}', "ключ"), NewDraft("recipe", "{}")]
-    made = application.use(lambda store: store.draft(CHAT, new))
-    edit = [DraftEdit(DRAFT, "{}")]
-    [edited] = application.use(lambda store: store.edit_drafts(CHAT, edit, 3)).values()
-    key = {DRAFT: uuid.UUID(int=7)}
-    [reserved] = application.use(lambda store: store.reserve_keys(CHAT, key)).values()
-    application.use(lambda store: store.confirm_drafts(CHAT, [DRAFT]))
-    application.use(lambda store: store.discard_drafts(CHAT, [made[1].ref]))
-    entries = application.use(lambda store: store.refer(CHAT, [("recipe", key[DRAFT])]))
-    application.use(lambda store: store.fork(CHAT, "chat-8"))
-    exported = application.use(lambda store: store.export(CHAT))
-    application.use(lambda store: store.restore(Address("chat-9"), exported))
-
-    assert made[0] == DraftEntry(DRAFT, '{"n":1e22}', "ключ", 0, 0)
-    assert edited == replace(made[0], content="{}", edited=3, version=2)
-    assert reserved == replace(edited, key=key[DRAFT])
-    saved = replace(reserved, state="saved", row=entries[0])
-    assert drafts_of(application) == [saved, replace(made[1], state="discarded")]
-    assert exported.drafts == [replace(draft, row=None) for draft in drafts_of(application)]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

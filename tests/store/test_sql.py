@@ -1,4 +1,4 @@
-"""How the server runs the registry's statements: by indexes, and for what was asked alone."""
+"""The server runs the registry's statements by indexes, and reads only the requested rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ BY_NAME: Dialect = make_url("postgresql+psycopg://").get_dialect()()
 
 OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 
-# why a statement may look at more rows than it was asked for
-LOOKS_AT_MORE = {
+# statement -> why it may read more rows than were requested
+READS_MORE = {
     "mark": "an update is a join, and the server may choose to read one side whole",
     "label": "the same",
     **dict.fromkeys(
@@ -66,47 +66,38 @@ def registry(
         yield registry
 
 
+# Large changes come last: though they are rolled back, their dead rows make the table look larger
+# to a server without statistics, which may then read a conversation whole.
 @pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("name", sorted(set(OF_ONE) - LOOKS_AT_MORE.keys()))
-def test_a_statement_looks_only_at_what_it_was_asked_for(
+@pytest.mark.parametrize("name", sorted(OF_ONE, key=lambda name: name in READS_MORE))
+def test_a_statement_reads_only_the_requested_rows_by_indexes(
     registry: psycopg.Connection[Any], name: str, plan: Plan
 ) -> None:
-    """In a conversation of 20,000 refs, rows are found one by one, whatever the server expects."""
-    done = run(registry, name, plan)
-
-    assert max(rows_read(done.scans).values(), default=0) <= 2 * VALUES["p_limit"]
-
-
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("name", OF_ONE)
-def test_no_statement_reads_a_table_through(
-    registry: psycopg.Connection[Any], name: str, plan: Plan
-) -> None:
-    """Each uses an index for each of the tables."""
+    """In a conversation of 20,000 refs, and whatever the server expects of the values."""
     done = run(registry, name, plan)
 
     assert [scan for scan in done.scans if scan.how == "Seq Scan"] == []
+    if name not in READS_MORE:
+        assert max(rows_read(done.scans).values(), default=0) <= 2 * VALUES["p_limit"]
 
 
-@pytest.mark.parametrize("name", sorted(statements()))
-def test_an_upsert_calls_no_function_where_a_row_exists(name: str) -> None:
-    """Citus refuses what is not immutable there; the time comes with the row not inserted."""
-    sql = str(cast(Any, statements()[name]).compile(dialect=NUMBERED))
-
-    assert "now()" not in sql.partition("DO UPDATE SET")[2]
-
-
-NAMED = {name: each for name, each in statements().items() if isinstance(each, TextualSelect)}
+def test_an_upsert_calls_no_function_where_a_row_exists() -> None:
+    """Citus allows only immutable functions there: the time is that of the row not inserted."""
+    for name, statement in statements().items():
+        sql = str(cast(Any, statement).compile(dialect=NUMBERED))
+        assert "now()" not in sql.partition("DO UPDATE SET")[2], name
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
 def test_columns_have_the_names_that_the_server_gives_them(
-    registry: psycopg.Connection[Any], name: str
+    registry: psycopg.Connection[Any],
 ) -> None:
-    """They are listed beside the statement, and taken by their position."""
-    compiled = NAMED[name].compile(dialect=BY_NAME)
-    with registry.transaction(force_rollback=True):
-        given = registry.execute(str(compiled).encode(), compiled.construct_params(VALUES))
-
-    names = [column.name for column in given.description or ()]
-    assert names == [column.name for column in NAMED[name].column_args]
+    """They are listed with the statement, and read by position."""
+    for name, statement in statements().items():
+        if isinstance(statement, TextualSelect):
+            compiled = statement.compile(dialect=BY_NAME)
+            with registry.transaction(force_rollback=True):
+                cursor = registry.execute(
+                    str(compiled).encode(), compiled.construct_params(VALUES)
+                )
+            columns = [column.name for column in cursor.description or ()]
+            assert columns == [column.name for column in statement.column_args], name

@@ -26,7 +26,7 @@ from alfred_refs.store import (
     Store,
 )
 from alfred_refs.store.memory import MemoryStore
-from tests.fix_store import Run
+from tests.fix_store import Use
 
 pytestmark = pytest.mark.tables
 
@@ -155,13 +155,13 @@ def without_times(value: Any) -> Any:
     return value
 
 
-def test_every_method_does_what_it_does_in_memory(variant: tuple[Store, Run]) -> None:
+def test_every_method_does_what_it_does_in_memory(variant: tuple[Store, Use[Any]]) -> None:
     """Whatever the driver: types of parameters and columns, rows, and errors by their codes."""
-    store, run = variant
+    store, use = variant
     memory, other = Recorder(MemoryStore()), Recorder(store)
 
     expected = [result_of(call, memory) for call in CALLS]
-    actual = run(lambda: [result_of(call, other) for call in CALLS])
+    actual = use(lambda _: [result_of(call, other) for call in CALLS])
 
     assert actual == expected
     methods = {name for name, each in vars(Store).items() if inspect.isfunction(each)}
@@ -169,12 +169,12 @@ def test_every_method_does_what_it_does_in_memory(variant: tuple[Store, Run]) ->
     assert other.names == public - {"values_there"}  # there are no tables in memory
 
 
-def test_a_key_comes_back_with_its_type(variant: tuple[Store, Run]) -> None:
+def test_a_key_comes_back_with_its_type(variant: tuple[Store, Use[Any]]) -> None:
     """Keys of every type are stored without loss."""
-    store, run = variant
+    _, use = variant
 
-    entries = run(lambda: store.refer(CHAT, KEYS))
-    resolved = run(lambda: store.resolve(CHAT, [entry.ref for entry in entries]))
+    entries = use(lambda store: store.refer(CHAT, KEYS))
+    resolved = use(lambda store: store.resolve(CHAT, [entry.ref for entry in entries]))
 
     keys = [resolved[entry.ref].key for entry in entries]
     assert [(key, type(key)) for key in keys] == [(key, type(key)) for _, key in KEYS]
@@ -185,7 +185,7 @@ def test_a_key_comes_back_with_its_type(variant: tuple[Store, Run]) -> None:
     "variant", ["psycopg", "psycopg2", "partitioned", "observed"], indirect=True
 )
 def test_threads_minting_the_same_and_other_keys_leave_no_gap_and_no_duplicate(
-    variant: tuple[Store, Run],
+    variant: tuple[Store, Use[Any]],
 ) -> None:
     """Eight threads mint overlapping batches of two entities: dense, one ref a key, no error."""
     store, _ = variant
