@@ -304,7 +304,7 @@ async def test_a_bare_database_is_written_where_refs_are_kept(
         changed = await client.call_tool("db_update", update)
 
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "make them by `alfred-refs migrate`, or leave out --write" in refused.stderr
+    assert "create them by `alfred-refs migrate`, or leave out --write" in refused.stderr
     assert changed.structured_content is not None
     assert changed.structured_content["rows"][0]["name"] == "Cover"
 
