@@ -27,8 +27,8 @@ A call takes these steps:
    rows that move are first written with positions behind the end: two UPDATEs a row, but no
    violation on the way.
 
-A batch is applied as a whole or not at all. Nothing is committed here, and changes of a list by
-code that takes no lock are noticed only if they are committed before the snapshot.
+A batch is applied as a whole or not at all. Nothing is committed here. Rows that the relationship
+does not load, because its `primaryjoin` excludes them, are not renumbered.
 """
 
 from __future__ import annotations
