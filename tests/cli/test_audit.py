@@ -20,8 +20,8 @@ def audited(*arguments: str, given: str | None = None) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_each_key_is_told_by_line(tmp_path: Path) -> None:
-    """With its kind, and not to be used."""
+def test_keys_are_printed_with_their_line(tmp_path: Path) -> None:
+    """The kind is printed, and the key masked."""
     log = tmp_path / "prompts.log"
     log.write_text(f"recipe_1\nsee {KEY} twice {uuid.uuid4().hex}\n\nnow ..c69607bb\n", "utf-8")
     code, said = audited(str(log))
@@ -41,18 +41,18 @@ def test_each_key_is_told_by_line(tmp_path: Path) -> None:
     ],
 )
 def test_json_lines_are_read_as_json(line: str) -> None:
-    """A key is found though its letters are escaped."""
+    """A key is found even if its characters are escaped."""
     assert audited("-", given=f"{{}}\n{line}\n") == (1, "-:2: whole: a508…\n")
 
 
-def test_a_log_without_keys_says_nothing(tmp_path: Path) -> None:
-    """And bytes that are no text stop nothing."""
+def test_a_log_without_keys_prints_nothing(tmp_path: Path) -> None:
+    """Invalid UTF-8 is no error."""
     log = tmp_path / "prompts.log"
     log.write_bytes(b'{"rows": [{"id": "recipe_1"}]}\n\xff\xfe {"\\\\u00e9": 1}\n')
     assert audited(str(log)) == (0, "")
 
 
-def test_a_file_that_is_not_there_is_misuse() -> None:
-    """As for every command."""
+def test_a_missing_file_is_misuse() -> None:
+    """Exit code 2, as for every command."""
     assert audited("nothing.log")[0] == 2
     assert audited()[0] == 2

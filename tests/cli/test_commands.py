@@ -30,8 +30,8 @@ def document(engine: Engine, *arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_every_conversation_is_listed_whoever_has_it(engine: Engine) -> None:
-    """With its owner, and how many refs it has of each entity."""
+def test_conversations_of_all_owners_are_listed(engine: Engine) -> None:
+    """With the owner, and the number of refs per entity."""
     found = document(engine, "list")["conversations"]
 
     assert {(each["id"], each["owner"], each["turn"]) for each in found} == {
@@ -46,16 +46,16 @@ def test_every_conversation_is_listed_whoever_has_it(engine: Engine) -> None:
     }
 
 
-def test_only_those_unused_for_so_long_are_listed(engine: Engine) -> None:
-    """By their last use, not by their beginning."""
+def test_an_age_selects_by_last_use(engine: Engine) -> None:
+    """Not by when the conversation began."""
     found = document(engine, "list", "--older-than", "14w")["conversations"]
 
     assert [each["id"] for each in found] == ["chat-1"]
     assert document(engine, "list", "--older-than", "15w") == {"total": 0, "conversations": []}
 
 
-def test_only_an_owners_are_listed(engine: Engine, registry: RefRegistry) -> None:
-    """By the text that the owner is kept as; with an age, those that are both."""
+def test_an_owner_selects_its_conversations(engine: Engine, registry: RefRegistry) -> None:
+    """By the text of the owner; combined with an age, both apply."""
     registry.conversation("chat-2", owner="ann")
     registry.conversation("chat-3", owner=7).begin_turn()
 
@@ -75,10 +75,10 @@ def test_only_an_owners_are_listed(engine: Engine, registry: RefRegistry) -> Non
     )
 
 
-def test_the_last_used_are_listed_first_and_what_is_cut_is_told(
+def test_the_last_used_are_listed_first_up_to_a_limit(
     engine: Engine, registry: RefRegistry
 ) -> None:
-    """Fifty, or as many as are asked for; what they are of is told of those that are chosen."""
+    """Fifty by default; a note has the number of the others, and `total` that of all."""
     chats = [f"c{number:02}" for number in range(60)]
     for id_ in chats:
         registry.conversation(id_, owner="eve").begin_turn()
@@ -120,7 +120,7 @@ def test_an_invalid_limit_is_misuse(engine: Engine) -> None:
 
 
 def test_nothing_to_list_is_an_empty_table(engine: Engine) -> None:
-    """Its columns are named all the same."""
+    """It has the titles of its columns."""
     result = run(engine, "list", "--older-than", "100w")
 
     assert (result.exit_code, result.stdout.split()) == (
@@ -129,8 +129,8 @@ def test_nothing_to_list_is_an_empty_table(engine: Engine) -> None:
     )
 
 
-def test_keys_are_shown_where_they_are_asked_for(engine: Engine) -> None:
-    """Not otherwise, in no form of output."""
+def test_keys_are_printed_on_request_only(engine: Engine) -> None:
+    """Without `--keys`, no form of output has them."""
     for arguments in (["show", "chat-7"], ["show", "chat-7", "--json"], ["list"], ["stats"]):
         assert "a508000d" not in run(engine, *arguments).output
     entries = document(engine, "show", "chat-7", "--keys")["entries"]
@@ -143,8 +143,8 @@ def test_keys_are_shown_where_they_are_asked_for(engine: Engine) -> None:
     ]
 
 
-def test_labels_are_shown_beside_their_refs(engine: Engine) -> None:
-    """Refs without one show none; JSON has them by their name."""
+def test_labels_are_printed_with_refs(engine: Engine) -> None:
+    """As a dash, or null in JSON, where there is none."""
     lines = run(engine, "show", "chat-7").stdout.splitlines()
     entries = document(engine, "show", "chat-7")["entries"]
 
@@ -162,8 +162,8 @@ def test_labels_are_shown_beside_their_refs(engine: Engine) -> None:
 
 
 @pytest.mark.usefixtures("one_base")
-def test_drafts_are_shown_beneath_the_refs(engine: Engine, registry: RefRegistry) -> None:
-    """With what has become of them, and never with what they hold; keys if asked for."""
+def test_drafts_are_printed_below_the_refs(engine: Engine, registry: RefRegistry) -> None:
+    """With their state and without their content; with keys on request."""
     chat = registry.conversation("chat-7", owner="ann")
     for label in ("Soup", "a\nb", None):
         chat.draft("recipe", {"name": "hidden"}, label=label)
@@ -192,10 +192,10 @@ def test_drafts_are_shown_beneath_the_refs(engine: Engine, registry: RefRegistry
     assert [each["key"] for each in with_keys] == [f"uuid:{KEYS[0]}", None, f"uuid:{KEYS[1]}"]
 
 
-def test_a_long_conversation_is_shown_whole_and_in_order(
+def test_a_long_conversation_is_printed_completely_and_in_order(
     engine: Engine, registry: RefRegistry
 ) -> None:
-    """Tables are laid out in parts, of which the first has the names of the columns."""
+    """Tables are printed in parts; only the first has titles."""
     registry.conversation("long").refer_all("recipe", [uuid.uuid4() for _ in range(1_201)])
 
     lines = run(engine, "show", "long").stdout.splitlines()
@@ -207,7 +207,7 @@ def test_a_long_conversation_is_shown_whole_and_in_order(
 
 
 def test_keys_are_resolved_in_the_order_of_their_refs(engine: Engine) -> None:
-    """One a line, on behalf of whoever has the conversation."""
+    """One per line; the conversation's owner is not needed."""
     result = run(engine, "resolve", "chat-7", "recipe_3", "order_line_1", "recipe_3")
 
     assert result.stdout.splitlines() == [str(KEYS[2]), "(12, 2)", str(KEYS[2])]
@@ -253,10 +253,10 @@ def test_an_unknown_conversation_is_one_line(engine: Engine, command: str) -> No
         assert json.loads(json_.stderr)["error"]["code"] == code
 
 
-def test_what_others_wrote_into_the_tables_does_nothing_to_a_terminal(
+def test_control_characters_in_the_tables_are_escaped(
     engine: Engine, registry: RefRegistry
 ) -> None:
-    """Control characters come out as escapes, markup as it is; JSON has them all the same."""
+    """Markup is printed as it is; JSON contains the original text."""
     registry.conversation("hostile", owner="eve").refer("recipe", 7)
     registry.conversation("labelled").refer("recipe", 7)
     owned = "update alfred_refs_conversation set owner = :text where id = 'hostile'"
@@ -280,10 +280,10 @@ def test_what_others_wrote_into_the_tables_does_nothing_to_a_terminal(
         assert run(engine, *command, "--json").stdout.replace("\n", "").isprintable()
 
 
-def test_keys_that_are_text_do_nothing_to_a_terminal(
+def test_control_characters_in_text_keys_are_escaped(
     engine: Engine, registry: RefRegistry
 ) -> None:
-    """They are one line each, whatever they hold; JSON tells them exactly."""
+    """A key is one line; JSON contains it exactly."""
     registry.conversation("text").refer("recipe", HOSTILE)
 
     for command in (["resolve", "text", "recipe_1"], ["show", "text", "--keys"]):
@@ -293,8 +293,8 @@ def test_keys_that_are_text_do_nothing_to_a_terminal(
     assert found == {"ref": "recipe_1", "key": f"str:{HOSTILE}"}
 
 
-def test_stats_count_all(engine: Engine, registry: RefRegistry) -> None:
-    """The same as the registry says."""
+def test_stats_are_those_of_the_registry(engine: Engine, registry: RefRegistry) -> None:
+    """The command prints the same numbers."""
     found = document(engine, "stats")
 
     kept = registry.stats()

@@ -47,26 +47,26 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
         ("\ud800", r"\ud800"),
     ],
 )
-def test_what_is_printed_only_shows(
+def test_control_characters_are_escaped(
     text: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Letters of any language stay; what acts is written as its escape."""
+    """Letters of all languages stay."""
     a_terminal(monkeypatch)
 
     assert escape(text) == shown
 
 
-def test_what_the_encoding_has_not_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal that knows only ASCII is no reason to fail."""
+def test_characters_outside_the_encoding_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ASCII terminal causes no error."""
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
 
     assert escape("Käse") == r"K\xe4se"
 
 
-def test_columns_are_aligned_and_lines_have_no_end_of_blanks(
+def test_columns_are_aligned_without_trailing_blanks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """By the room that characters take, not by their number; nothing is cut however long it is."""
+    """By display width, not by number of characters; nothing is truncated."""
     rows: list[Row] = [{"name": "乳酪", "what": None}, {"name": "soup", "what": "x" * 300}]
 
     Printer(as_json=False).print_rows({"owner": None, "used_at": "now"}, "rows", rows, TABLE)
@@ -81,10 +81,10 @@ def test_columns_are_aligned_and_lines_have_no_end_of_blanks(
     ]
 
 
-def test_on_a_terminal_what_is_too_wide_is_folded_in_its_column(
+def test_wide_cells_are_folded_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No character is lost, and markup of rich's own is text."""
+    """No character is lost, and markup of rich is plain text."""
     terminal = a_terminal(monkeypatch)
     rows: list[Row] = [{"name": "[red]soup", "what": "x" * 50}]
 
@@ -102,7 +102,7 @@ def test_rows_are_printed_while_they_are_read(
     as_json: bool,  # as pytest calls it
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A million of them are never there at once."""
+    """A million rows are never in memory at once."""
     waiting = 0
 
     def rows() -> Iterator[Row]:
@@ -117,7 +117,7 @@ def test_rows_are_printed_while_they_are_read(
 
 
 def test_json_is_one_document_of_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    """It reads back as what it was; moments are in UTC."""
+    """It parses to the original values; timestamps are in UTC."""
     moment = datetime(2026, 11, 22, 12, tzinfo=timezone(timedelta(hours=2)))
     hostile = "".join(map(chr, [*range(0x20), 0x7F, 0x9B, 0x202E, 0xD800]))
 
@@ -144,7 +144,7 @@ def test_json_is_one_document_of_ascii(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_key_is_plain_for_people_and_exact_for_programs(
     key: object, plain: str, exact: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No number is rounded, and no text taken for one."""
+    """No number is rounded, and text is distinguished from numbers."""
     for as_json in (False, True):
         printer = Printer(as_json=as_json)
         printer.print_column("keys", [{"key": printer.format_key(key)}], "key")  # type: ignore[arg-type]
@@ -153,10 +153,10 @@ def test_a_key_is_plain_for_people_and_exact_for_programs(
     assert (first, json.loads(second)) == (plain, {"keys": [{"key": exact}]})
 
 
-def test_progress_is_shown_on_a_terminal_alone(
+def test_progress_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On standard error, how many so far; what is not a terminal gets nothing."""
+    """On standard error, as a count."""
     with Printer(as_json=False).progress("conversations") as advance:
         advance(1_000)
     assert capsys.readouterr() == ("", "")

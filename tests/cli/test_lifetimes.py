@@ -31,8 +31,8 @@ def ids(registry: RefRegistry) -> list[str]:
     return sorted(info.id for info in registry.conversations())
 
 
-def test_what_was_exported_is_imported(engine: Engine, registry: RefRegistry) -> None:
-    """By pipe or by file, with the owner, and under another id if one is given."""
+def test_an_export_can_be_imported(engine: Engine, registry: RefRegistry) -> None:
+    """By pipe or by file, with the owner, and optionally under another id."""
     exported = run(engine, "export", "chat-7")
     assert json.loads(exported.stdout) == registry.conversation("chat-7", owner="ann").export()
 
@@ -49,8 +49,8 @@ def test_what_was_exported_is_imported(engine: Engine, registry: RefRegistry) ->
     assert copy.resolve_all(["recipe_1", "order_line_1"]) == [KEYS[0], (12, 2)]
 
 
-def test_an_export_is_for_its_owners_eyes(engine: Engine, tmp_path: Path) -> None:
-    """The file has keys: nobody else may read it; standard output tells only what it is."""
+def test_an_export_file_is_private(engine: Engine, tmp_path: Path) -> None:
+    """It has keys, so only its owner may read it; standard output has a summary."""
     file = tmp_path / "chat-7.json"
 
     result = run(engine, "export", "chat-7", "-o", str(file))
@@ -60,8 +60,8 @@ def test_an_export_is_for_its_owners_eyes(engine: Engine, tmp_path: Path) -> Non
     assert run(engine, "import", str(file), "--as", "copy").exit_code == 0
 
 
-def test_a_file_that_cannot_be_written_is_told(engine: Engine, tmp_path: Path) -> None:
-    """It is exit code 1, by its name."""
+def test_a_file_that_cannot_be_written_is_an_error(engine: Engine, tmp_path: Path) -> None:
+    """Exit code 1, with the name of the file."""
     result = run(engine, "export", "chat-7", "-o", str(tmp_path / "no" / "such"))
 
     assert (result.exit_code, result.stdout) == (1, "")
@@ -110,16 +110,18 @@ def test_invalid_exports_are_refused(engine: Engine, registry: RefRegistry) -> N
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 
-def test_a_file_that_is_not_there_is_misuse(engine: Engine) -> None:
-    """As for every command that reads a file."""
+def test_a_missing_file_is_misuse(engine: Engine) -> None:
+    """Exit code 2, as for every command that reads a file."""
     result = run(engine, "import", "nonesuch.json")
 
     assert result.exit_code == 2
     assert "'nonesuch.json': No such file or directory" in result.stderr
 
 
-def test_a_fork_goes_on_by_itself(engine: Engine, registry: RefRegistry) -> None:
-    """It has the refs and the owner of the other."""
+def test_a_fork_has_the_owner_and_refs_of_its_source(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """New refs are independent."""
     result = run(engine, "fork", "chat-7", "branch")
 
     assert result.stdout == "made 'branch' of owner 'ann', with 4 refs\n"
@@ -150,8 +152,8 @@ def test_forgetting_needs_a_confirmation(engine: Engine, registry: RefRegistry) 
     assert ids(registry) == ["chat-1", "chat-8"]
 
 
-def test_what_is_forgotten_is_not_there(engine: Engine, registry: RefRegistry) -> None:
-    """With `--yes` nothing is asked."""
+def test_forget_removes_a_conversation(engine: Engine, registry: RefRegistry) -> None:
+    """With `--yes` there is no question."""
     result = run(engine, "forget", "chat-7", "--yes")
 
     assert (result.output, result.exit_code) == (
@@ -162,10 +164,10 @@ def test_what_is_forgotten_is_not_there(engine: Engine, registry: RefRegistry) -
         registry.describe("chat-7")
 
 
-def test_what_comes_back_has_the_refs_that_it_went_with(
+def test_a_forgotten_conversation_can_be_imported_again(
     engine: Engine, registry: RefRegistry, tmp_path: Path
 ) -> None:
-    """Each command counts those that there are then, and no number is given twice."""
+    """Each command counts the refs at that time, and no number is used twice."""
     file = str(tmp_path / "chat-7.json")
     said = [run(engine, "export", "chat-7", "-o", file).stdout]
     registry.conversation("chat-7", owner="ann").refer("recipe", KEYS[0].int)
@@ -188,10 +190,10 @@ def test_what_comes_back_has_the_refs_that_it_went_with(
     assert run(engine, "forget", "chat-7", "--yes").stdout == said[1]
 
 
-def test_what_is_forgotten_is_counted_when_it_is(
+def test_refs_are_counted_when_the_conversation_is_forgotten(
     engine: Engine, registry: RefRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is asked may think for a while, and the application goes on."""
+    """Not when the question is asked: the application may mint refs meanwhile."""
 
     def think(question: str, **_: object) -> None:
         assert question == "Forget 'chat-8' without owner, with 2 refs?"
@@ -210,10 +212,10 @@ def hers(registry: RefRegistry) -> list[str]:
     return ["chat-7", "chat-2"]
 
 
-def test_all_of_an_owner_are_exported_and_imported(
+def test_an_owners_conversations_are_exported_and_imported(
     engine: Engine, registry: RefRegistry, hers: list[str], tmp_path: Path
 ) -> None:
-    """One a line, the last used first, by pipe or by file; and each is there again as it was."""
+    """One per line, the last used first, by pipe or by file."""
     file = tmp_path / "ann.jsonl"
     exports = [registry.conversation(id_, owner="ann").export() for id_ in hers]
 
@@ -235,8 +237,8 @@ def test_all_of_an_owner_are_exported_and_imported(
 
 
 @pytest.mark.usefixtures("hers")
-def test_all_of_an_owner_are_forgotten(engine: Engine, registry: RefRegistry) -> None:
-    """The question tells how many they are; each is told when it is done, others' are left."""
+def test_an_owners_conversations_are_forgotten(engine: Engine, registry: RefRegistry) -> None:
+    """The question has their number, each is printed, and those of others stay."""
     refused = run(engine, "forget", "--owner", "ann", input="n\n")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("Forget 2 conversations of owner 'ann', with 5 refs? [y/N]: ")
@@ -264,10 +266,10 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
 
 
 @pytest.mark.usefixtures("hers")
-def test_of_several_those_that_are_gone_by_then_are_left_out(
+def test_conversations_forgotten_meanwhile_are_skipped(
     engine: Engine, registry: RefRegistry, meanwhile: Callable[[Callable[[], object]], None]
 ) -> None:
-    """Somebody else has forgotten one of them, which is what was wanted; one alone is an error."""
+    """If there are several; a single one is an error."""
     meanwhile(registry.conversation("chat-7", owner="ann").forget)
 
     assert run(engine, "forget", "--owner", "ann").stdout == (
@@ -280,10 +282,10 @@ def test_of_several_those_that_are_gone_by_then_are_left_out(
 
 
 @pytest.mark.usefixtures("hers")
-def test_of_several_those_that_are_begun_meanwhile_are_left(
+def test_conversations_begun_meanwhile_are_not_forgotten(
     engine: Engine, registry: RefRegistry, meanwhile: Callable[[Callable[[], object]], None]
 ) -> None:
-    """Nobody was asked about them."""
+    """The question did not include them."""
     meanwhile(registry.conversation("chat-9", owner="ann").begin_turn)
 
     assert "chat-9" not in run(engine, "forget", "--owner", "ann").stdout
@@ -291,10 +293,10 @@ def test_of_several_those_that_are_begun_meanwhile_are_left(
 
 
 @pytest.mark.parametrize("command", ["export", "forget"])
-def test_the_owner_of_a_conversation_can_be_made_sure_of(
+def test_the_owner_of_a_conversation_is_checked(
     engine: Engine, registry: RefRegistry, command: str
 ) -> None:
-    """Another owner's reads the same as one that is not there; whose it is, is not told."""
+    """Another owner's conversation is reported like a missing one."""
     yes = ["--yes"] if command == "forget" else []
 
     for conversation, owner in (("chat-7", "bob"), ("chat-8", "ann"), ("nonesuch", "ann")):
@@ -309,8 +311,8 @@ def test_the_owner_of_a_conversation_can_be_made_sure_of(
 
 
 @pytest.mark.parametrize("command", ["export", "forget"])
-def test_an_owner_without_conversations_is_told(engine: Engine, command: str) -> None:
-    """A name that was mistyped must not pass for a job done; a URL there keeps its password."""
+def test_an_owner_without_conversations_is_an_error(engine: Engine, command: str) -> None:
+    """A mistyped name must not look like success; passwords of URLs are hidden."""
     for owner, shown in (
         ("anne", "'anne'"),
         ("postgresql://me:hunter2@db/app", "'postgresql://…'"),
@@ -326,8 +328,10 @@ def test_an_owner_without_conversations_is_told(engine: Engine, command: str) ->
 
 
 @pytest.mark.parametrize("command", ["export", "forget"])
-def test_what_to_work_on_must_be_said(engine: Engine, registry: RefRegistry, command: str) -> None:
-    """Neither a conversation nor an owner is misuse, and not all there is."""
+def test_a_conversation_or_an_owner_is_required(
+    engine: Engine, registry: RefRegistry, command: str
+) -> None:
+    """Without both it is misuse, and not all conversations."""
     result = run(engine, command)
 
     assert (result.exit_code, result.stdout) == (2, "")
@@ -335,8 +339,10 @@ def test_what_to_work_on_must_be_said(engine: Engine, registry: RefRegistry, com
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 
-def test_several_are_checked_before_one_is_made(engine: Engine, registry: RefRegistry) -> None:
-    """One line that is wrong makes none of them; an id for all is misuse."""
+def test_all_documents_are_checked_before_the_first_is_imported(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """One invalid line prevents all; one id for several is misuse."""
     good, bad = changed(), changed(id="other", turn="x")
 
     for data in (f"{good}\n{bad}\n", f"{bad}\n\n{good}"):
@@ -349,10 +355,8 @@ def test_several_are_checked_before_one_is_made(engine: Engine, registry: RefReg
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 
-def test_of_several_those_before_one_that_is_taken_stay(
-    engine: Engine, registry: RefRegistry
-) -> None:
-    """They are told, so that the rest can be given again."""
+def test_documents_before_a_taken_id_are_imported(engine: Engine, registry: RefRegistry) -> None:
+    """They are printed, so that the user can import the rest."""
     data = "\n".join(changed(id=id_) for id_ in ("new", "chat-8", "newer"))
 
     result = run(engine, "import", input=data)
@@ -364,8 +368,8 @@ def test_of_several_those_before_one_that_is_taken_stay(
     assert ids(registry) == ["chat-1", "chat-7", "chat-8", "new"]
 
 
-def test_what_is_unused_is_pruned(engine: Engine, registry: RefRegistry) -> None:
-    """First counted, then forgotten, and the rest is left."""
+def test_unused_conversations_are_pruned(engine: Engine, registry: RefRegistry) -> None:
+    """`--dry-run` only counts them."""
     with engine.begin() as connection:
         connection.execute(text(UNUSED), {"id": "chat-8"})
 
@@ -395,11 +399,11 @@ def test_an_invalid_age_is_misuse(engine: Engine, registry: RefRegistry) -> None
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 
-def test_the_greatest_age_is_not_too_much_for_the_server(engine: Engine) -> None:
-    """PostgreSQL's clock goes back that far."""
+def test_the_maximum_age_is_valid_for_postgresql(engine: Engine) -> None:
+    """Its timestamps reach back that far."""
     assert run(engine, "prune", "--older-than", "36500d").stdout == "forgot 0 conversations\n"
 
 
-def test_pruning_needs_an_age(engine: Engine) -> None:
-    """There is no default for what is lost for good."""
+def test_prune_requires_an_age(engine: Engine) -> None:
+    """There is no default for a permanent deletion."""
     assert run(engine, "prune").exit_code == 2

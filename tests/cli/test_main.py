@@ -56,8 +56,8 @@ asyncio.run(mint())
 """
 
 
-def test_migrate_makes_the_tables(database_url: str) -> None:
-    """`migrate` says which revision the tables are at, and `current` then says the same."""
+def test_migrate_creates_the_tables(database_url: str) -> None:
+    """`migrate` and then `current` print the same revision."""
     runner = CliRunner()
     assert runner.invoke(alfred_refs, ["current", database_url]).output == "none\n"
     migrated = runner.invoke(alfred_refs, ["migrate", database_url])
@@ -65,8 +65,8 @@ def test_migrate_makes_the_tables(database_url: str) -> None:
     assert runner.invoke(alfred_refs, ["current", database_url]).output == "0006\n"
 
 
-def test_tables_of_the_applications_environment_are_left_to_it(engine: Engine) -> None:
-    """`current` says whose they are, and `migrate` on one line what to do."""
+def test_tables_of_the_applications_alembic_are_not_migrated(engine: Engine) -> None:
+    """`current` names the environment, and `migrate` has the remedy on one line."""
     url = engine.url.render_as_string(hide_password=False)
     RefRegistry(engine).metadata.create_all(engine)
     revision, runner = schema.revisions()[-1].revision, CliRunner()
@@ -84,14 +84,14 @@ def test_tables_of_the_applications_environment_are_left_to_it(engine: Engine) -
     )
 
 
-def test_current_of_no_tables_has_the_same_names(database_url: str) -> None:
-    """A program finds them whether there are tables or not."""
+def test_current_without_tables_has_the_same_json_names(database_url: str) -> None:
+    """With null as values."""
     result = CliRunner().invoke(alfred_refs, ["current", database_url, "--json"])
     assert json.loads(result.output) == {"revision": None, "migrated_by": None}
 
 
 def test_url_may_come_from_the_environment(database_url: str) -> None:
-    """`ALFRED_REFS_DATABASE_URL` stands in for a URL that is left out."""
+    """From `ALFRED_REFS_DATABASE_URL`, if no URL is passed."""
     environ = {"ALFRED_REFS_DATABASE_URL": database_url}
     result = CliRunner().invoke(alfred_refs, ["migrate"], env=environ)
     assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0006\n")
@@ -101,14 +101,14 @@ def test_url_may_come_from_the_environment(database_url: str) -> None:
     "arguments", [["migrate"], ["current"], ["nonesuch"], ["migrate", "a", "b"]]
 )
 def test_misuse_is_exit_code_2(arguments: list[str]) -> None:
-    """A missing URL, an unknown command or one word too many shows how it is used."""
+    """A missing URL, an unknown command or a superfluous argument prints the usage."""
     result = CliRunner().invoke(alfred_refs, arguments, env={"ALFRED_REFS_DATABASE_URL": None})
     assert result.exit_code == 2
     assert result.output.startswith("Usage: ")
 
 
-def test_refused_statement_is_one_line(database_url: str) -> None:
-    """Where the database does not let tables be made, the command says what the database said."""
+def test_an_error_of_the_database_is_one_line(database_url: str) -> None:
+    """It is the first line of the server's message."""
     read_only = {"options": "-c default_transaction_read_only=on"}
     url = make_url(database_url).update_query_dict(read_only)
     given = url.render_as_string(hide_password=False)
@@ -132,10 +132,10 @@ def test_installed_command_migrates(command: list[str], database_url: str, tmp_p
 
 
 @pytest.mark.slow
-def test_installed_command_tells_errors_on_standard_error(
+def test_installed_command_prints_errors_on_standard_error(
     database_url: str, tmp_path: Path
 ) -> None:
-    """An error is one line on standard error: no traceback, and no password."""
+    """One line, without traceback and password."""
     url = make_url(database_url).set(database="nonesuch", password="hunter2")  # noqa: S106
     done = _run([str(SCRIPT), "current", url.render_as_string(hide_password=False)], tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
@@ -144,8 +144,8 @@ def test_installed_command_tells_errors_on_standard_error(
 
 
 @pytest.mark.parametrize("package", ["click", "rich"])
-def test_without_its_extra_the_command_says_how_to_get_it(package: str, tmp_path: Path) -> None:
-    """Whichever package is missing, it names the extra, and is exit code 2."""
+def test_without_its_extra_the_command_names_it(package: str, tmp_path: Path) -> None:
+    """Exit code 2, whichever package is missing."""
     done = _run([sys.executable, "-c", WITHOUT, package, str(SCRIPT), "migrate"], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         2,
@@ -183,8 +183,8 @@ def test_without_libpq_the_command_names_what_the_readme_does(
 
 
 @pytest.mark.slow
-def test_an_error_is_all_that_is_on_standard_error(engine: Engine, tmp_path: Path) -> None:
-    """What the package logs where nothing is set up for it does not come between."""
+def test_log_messages_are_not_on_standard_error(engine: Engine, tmp_path: Path) -> None:
+    """If logging is not configured, an error is the only line."""
     url = engine.url.render_as_string(hide_password=False)
     RefRegistry(engine).create_tables()
     RefRegistry(engine).conversation("chat-7").refer("recipe", 1)
@@ -196,10 +196,8 @@ def test_an_error_is_all_that_is_on_standard_error(engine: Engine, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])
-def test_a_reader_that_has_enough_is_no_error(
-    options: list[str], engine: Engine, tmp_path: Path
-) -> None:
-    """`alfred-refs show | head` says nothing of the pipe that was closed."""
+def test_a_closed_pipe_is_no_error(options: list[str], engine: Engine, tmp_path: Path) -> None:
+    """`alfred-refs show | head` prints nothing about it."""
     url = engine.url.render_as_string(hide_password=False)
     RefRegistry(engine).create_tables()
     RefRegistry(engine).conversation("chat-7").refer_all("recipe", range(20_000))

@@ -151,8 +151,8 @@ def run(*arguments: str, url: str | None = None) -> Result:
         (["app:desk", "other:desk"], "Got unexpected extra argument"),
     ],
 )
-def test_flags_that_mean_nothing_are_misuse(arguments: list[str], told: str) -> None:
-    """None is ignored: whoever writes one relies on it."""
+def test_options_without_effect_are_misuse(arguments: list[str], told: str) -> None:
+    """None is ignored, because its user relies on it."""
     result = run(*arguments)
 
     assert (result.exit_code, result.stdout) == (2, "")
@@ -183,10 +183,10 @@ def test_flags_that_mean_nothing_are_misuse(arguments: list[str], told: str) -> 
         (["app:nobodys", "--http", "127.0.0.1:{taken}"], "Error: 127.0.0.1:{taken} cannot be ser"),
     ],
 )
-def test_what_cannot_be_served_is_one_line(
+def test_an_unusable_toolset_is_one_line(
     program: dict[str, Any], monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
 ) -> None:
-    """It says what is missing, and what to do."""
+    """The error has the remedy."""
     monkeypatch.chdir(program["cwd"])
     monkeypatch.setenv("SHOP", program["env"]["SHOP"])
     monkeypatch.delitem(sys.modules, "app", raising=False)
@@ -215,8 +215,8 @@ async def test_a_program_is_served_on_standard_output(program: dict[str, Any]) -
 
 
 @pytest.mark.slow
-async def test_tokens_say_whose_a_request_is(program: dict[str, Any]) -> None:
-    """Two at a time, in both eras; without one nothing is answered, and crashes are logged."""
+async def test_tokens_identify_the_caller(program: dict[str, Any]) -> None:
+    """Two at a time, in both eras; without a token nothing is answered, and crashes are logged."""
     arguments = ["app:desk", "--http", "127.0.0.1:0", "--token-verifier", "app:verifier"]
     with over_http(*arguments, **program) as served:
         url = served.url
@@ -247,8 +247,8 @@ async def test_tokens_say_whose_a_request_is(program: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-async def test_a_page_of_a_browser_is_not_served(program: dict[str, Any]) -> None:
-    """Without tokens a request must name this machine, and come from it; read only on request."""
+async def test_pages_of_browsers_are_not_served(program: dict[str, Any]) -> None:
+    """Without tokens, `Host` and `Origin` must name this machine; writing tools are left out."""
     with over_http("app:nobodys", "--http", "127.0.0.1:0", "--read-only", **program) as served:
         url = served.url
         async with Client(url) as client:
@@ -265,8 +265,8 @@ async def test_a_page_of_a_browser_is_not_served(program: dict[str, Any]) -> Non
 
 
 @pytest.mark.slow
-async def test_a_bare_database_is_served(bare_url: str, tmp_path: Path) -> None:
-    """With no program at all: it can be read, by refs that are kept in memory, and not written."""
+async def test_a_reflected_database_is_served(bare_url: str, tmp_path: Path) -> None:
+    """Read only, with refs in memory."""
     env = {"ALFRED_REFS_DATABASE_URL": bare_url}
     told = ""
     async with over_stdio("--reflect", env=env, cwd=str(tmp_path)) as client:
@@ -284,10 +284,10 @@ async def test_a_bare_database_is_served(bare_url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_bare_database_is_written_where_refs_are_kept(
+async def test_a_reflected_database_is_written_if_refs_are_stored(
     bare_url: str, tmp_path: Path
 ) -> None:
-    """And only there, because they are valid in the next process."""
+    """Refs must be valid in the next process."""
     arguments = ["--reflect", "--write", "--table", "parts"]
     refused = run(*arguments, url=bare_url)
     schema.migrate(bare_url)
@@ -310,8 +310,8 @@ async def test_a_bare_database_is_written_where_refs_are_kept(
 
 
 @pytest.mark.slow
-def test_what_is_served_of_a_bare_database_is_told(bare_url: str) -> None:
-    """Before it is: which tables, what rows are called, and what is left out."""
+def test_remarks_describe_a_reflected_database(bare_url: str) -> None:
+    """Its tables, labels, and the tables that are left out."""
     result = run("--reflect", url=bare_url)
     lines = result.stderr.splitlines()
 
@@ -327,8 +327,8 @@ def test_what_is_served_of_a_bare_database_is_told(bare_url: str) -> None:
     ]
 
 
-def test_a_bare_database_that_cannot_be_served_is_one_line(bare_url: str) -> None:
-    """An unknown table or column, no tables at all, and no server."""
+def test_an_unusable_database_is_one_line(bare_url: str) -> None:
+    """An unknown table or column, no usable table, and no server."""
     told = [
         run("--reflect", "--table", "person", url=bare_url).stderr,
         run("--reflect", "--hide", "people.nothing", url=bare_url).stderr,
@@ -346,8 +346,8 @@ def test_a_bare_database_that_cannot_be_served_is_one_line(bare_url: str) -> Non
 
 
 @pytest.mark.slow
-def test_tables_of_the_registry_that_may_not_be_written_are_not_used(bare_url: str) -> None:
-    """Refs are kept in memory then: a role that may only read is what a reader should have."""
+def test_registry_tables_that_are_read_only_are_not_used(bare_url: str) -> None:
+    """Refs are in memory for a role that may only read."""
     schema.migrate(bare_url)
     assert "memory" not in run("--reflect", url=bare_url).stderr
     engine = create_engine(bare_url)
@@ -364,8 +364,8 @@ def test_tables_of_the_registry_that_may_not_be_written_are_not_used(bare_url: s
     assert "refs are kept in memory" in told
 
 
-def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command stands without it."""
+def test_without_the_extra_mcp_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other commands do not need it."""
     monkeypatch.setitem(sys.modules, "mcp", None)
     theirs = ("mcp.", "alfred_refs.integrations")
     for name in [each for each in sys.modules if each.startswith(theirs)]:

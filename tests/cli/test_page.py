@@ -48,10 +48,10 @@ def printed(engine: Engine, command: str) -> str:
     return f"$ {command}\n{result.output}"
 
 
-def test_the_page_prints_what_it_says(
+def test_the_examples_of_the_page_run(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All blocks, one after the other, on one registry."""
+    """All blocks in order, on one registry."""
     monkeypatch.chdir(tmp_path)
     schema.migrate(engine.url)
     seed(engine)

@@ -41,15 +41,15 @@ def run(command: str, *arguments: str, environment: str | None = None) -> Result
     return CliRunner().invoke(alfred_refs, given, env=environ, input=json.dumps(EXPORT))
 
 
-def test_every_command_is_tried_here() -> None:
-    """A new one is not to be forgotten."""
+def test_every_command_is_in_these_tests() -> None:
+    """`audit` and `mcp` do not open the registry."""
     others = {"audit", "mcp"}  # which need no database, or not that of a registry
     assert COMMANDS.keys() == alfred_refs.commands.keys() - others
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_a_database_is_misuse(command: str) -> None:
-    """It says the two ways of giving one."""
+    """The error names both ways to pass the URL."""
     result = run(command)
 
     assert result.exit_code == 2
@@ -92,7 +92,7 @@ def test_an_unusable_url_is_one_line(command: str) -> None:
     ],
 )
 def test_a_url_in_the_wrong_place_is_misuse_without_its_password(command: str, url: str) -> None:
-    """It is an argument of some commands, and is easily given to others in the same way."""
+    """Some commands take a URL as an argument, so users try it with others."""
     for words in (
         [command, *COMMANDS[command], url, url],
         [url, command],
@@ -107,10 +107,8 @@ def test_a_url_in_the_wrong_place_is_misuse_without_its_password(command: str, u
 
 @pytest.mark.tables
 @pytest.mark.parametrize("words", [["show"], ["resolve", "chat-7"], ["fork"], ["export"]])
-def test_a_url_in_place_of_an_id_is_told_without_its_password(
-    engine: Engine, words: list[str]
-) -> None:
-    """No conversation is called so, and the error says what was looked for."""
+def test_a_url_as_an_id_is_printed_without_its_password(engine: Engine, words: list[str]) -> None:
+    """There is no such conversation."""
     seed.seed(engine)
     more = ["new"] if words == ["fork"] else []
 
@@ -144,10 +142,8 @@ def test_tables_of_an_older_version_are_refused(revision: str, database_url: str
 
 
 @pytest.mark.parametrize("command", ["migrate", "current"])
-def test_the_commands_of_the_tables_take_the_url_as_an_argument_too(
-    command: str, database_url: str
-) -> None:
-    """It goes before the environment; given twice it is misuse."""
+def test_migrate_and_current_take_the_url_as_an_argument(command: str, database_url: str) -> None:
+    """It precedes the environment; passing both is misuse."""
     assert run(command, database_url, environment="mysql://nowhere").exit_code == 0
     assert run(command, "--url", database_url, environment="mysql://nowhere").exit_code == 0
     twice = run(command, database_url, "--url", database_url)
