@@ -67,7 +67,6 @@ from alfred_refs.statements import (
     Plans,
     Single,
     check_loaded,
-    plans,
     results,
     swap_refs,
     takes_keys,
@@ -316,7 +315,7 @@ def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedSta
     # a sequence or DDL loads no instances
     loads = execution.is_select or isinstance(execution.statement, ClauseElement)
     needs_finish = is_write or (boundary.looks_ahead and loads)
-    if plan.answers or needs_finish or (resolved and execution.parameters):
+    if plan.rewrites_rows or needs_finish or (resolved and execution.parameters):
         activity = translation.transactions.about_to_write(execution)
         return PreparedStatement(plan, values, resolved, activity)
     return None
@@ -335,7 +334,9 @@ def _resolve_single(
     column = single.column
     [key] = boundary.conversation.resolve_pairs([(text, column.entity)])
     value = column.from_key(key)
-    execution.statement = sqla.with_values_in_where(statement, {values[single.place].key: value})
+    execution.statement = sqla.with_values_in_where(
+        statement, {values[single.position].key: value}
+    )
     return [(column, value)]
 
 
@@ -350,7 +351,7 @@ def _resolve_all(
     # the value of a callable is known when SQLAlchemy executes the statement, after autoflush
     late = {i: slot for i, slot in inputs.positions.items() if values[i].callable is not None}
     inputs = inputs.without(late)
-    texts = plans.texts(inputs, *unresolved)
+    texts = inputs.texts(*unresolved)
     if not texts and not late:
         return ()
     if any(column.alternate or text.startswith(DRAFT) for text, column in texts):
@@ -359,8 +360,7 @@ def _resolve_all(
     keys = ResolvedKeys(_on_own_bind(execution, conversation, conversation.resolve_pairs))
     keys.resolve(texts)
     in_where = plan.in_where and all(map(takes_keys, late.values()))
-    execution.statement, execution.parameters = plans.with_keys(
-        inputs,
+    execution.statement, execution.parameters = inputs.with_keys(
         *unresolved,
         keys.key,
         late={values[i].key: keys.late(values[i], slot) for i, slot in late.items()},
@@ -408,7 +408,7 @@ class ResolvedKeys:
         def as_key(value: Any) -> Any:
             if holds_key(parameter):  # of an instance that was flushed in the meantime
                 return value
-            self.resolve(plans.texts_in(parameter, value, slot))
+            self.resolve(texts_in(parameter, value, slot))
             return swap_refs(value, slot, self.key)
 
         return sqla.LateKey(cast("Callable[[], Any]", parameter.callable), as_key)
@@ -456,12 +456,12 @@ def _resolve_expression(column: Any, value: Any, translation: Translation) -> An
     """Return an SQL expression for a column with keys in place of its refs."""
     statement, plan, values = translation.plans.of(update(column.table).values({column: value}))
     inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
-    texts = plans.texts(inputs, statement, values, None)
+    texts = inputs.texts(statement, values, None)
     if not texts:
         return value
     keys = ResolvedKeys(translation.conversation.resolve_pairs)
     keys.resolve(texts)
-    statement, _ = plans.with_keys(inputs, statement, values, None, keys.key)
+    statement, _ = inputs.with_keys(statement, values, None, keys.key)
     return next(expression for _, expression in sqla.values_of(statement))
 
 
@@ -504,7 +504,7 @@ def _result_with_refs(
     plan, conversation = prepared.plan, boundary.conversation
     entities = conversation.entities
     if plan.by_text:
-        plans.check_filled_by_text(result, execution.statement, entities)
+        origins.check_filled_by_text(result, execution.statement, entities)
         keys = {*plan.outputs.columns, *plan.outputs.made}
         check = partial(check_loaded, keys=keys, entities=entities)
         result = sqla.rewrite_rows(result, partial(map, check))
@@ -512,7 +512,7 @@ def _result_with_refs(
         return result
     outputs = plan.outputs.named(prepared.values)
     if outputs.unknown:
-        outputs = plans.trace_origins(outputs, result, entities)
+        outputs = origins.trace_origins(outputs, result, entities)
     rewrite: Callable[..., Any]
     rewrite = partial(results.with_refs, outputs=outputs, conversation=conversation)
     if boundary.eager:  # mint the keys of instances in the same round trip

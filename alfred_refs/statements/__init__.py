@@ -1,4 +1,4 @@
-"""One statement, whatever its shape: refs in it become keys, keys in its rows become refs.
+"""Translate one statement: refs in it become keys, keys in its rows become refs.
 
     statement, plan, parameters = Plans(entities).of(
         select(MealPlan.id, Recipe.name).where(MealPlan.recipe_id == "recipe_1")
@@ -6,19 +6,29 @@
     plan.inputs.positions       {0: KeyColumn("meal_plans.recipe_id", entity="recipe")}
     plan.outputs.columns        {0: KeyColumn("meal_plans.id", entity="meal_plan")}
 
-A plan is made once for all statements of a shape, and each execution goes by it:
+A plan is made once for all statements of one cache key, and each execution goes by it:
 
 | module | what is in it |
 | --- | --- |
-| `dataflow` | data flow of bind parameters: what each is compared with or assigned to, and |
-| `results` | result rows: keys to refs, in rows and RETURNING |
-| `plans` | statement plans: where refs go in and keys come out, cached per statement shape |
+| `dataflow` | which columns each bind parameter is compared with or stored in |
+| `inputs` | refs in: the refs of an execution, and the statement with keys in their place |
+| `results` | refs out: rows, and information about written rows, with refs in place of keys |
+| `assignments` | keys that a statement would load or store as data: refused |
+| `origins` | the columns that the server reads the values of a `text()` from |
+| `plans` | all of this for one cache key, cached |
 
-All but `origins` is pure: who resolves and mints is the caller.
+All but `origins` is pure: the caller resolves and mints.
 """
 
-from .dataflow import InputTarget as InputTarget, swap_refs as swap_refs, takes_keys as takes_keys
-from .plans import Plan as Plan, Plans as Plans, Single as Single, check_loaded as check_loaded
+from .assignments import check_loaded as check_loaded
+from .dataflow import InputTarget as InputTarget
+from .inputs import (
+    Single as Single,
+    swap_refs as swap_refs,
+    takes_keys as takes_keys,
+    texts_in as texts_in,
+)
+from .plans import Plan as Plan, Plans as Plans
 from .results import (
     Referring as Referring,
     Show as Show,

@@ -19,7 +19,7 @@ from alfred_refs.mapping.lineage import Lineage
 from alfred_refs.session import redaction
 from alfred_refs.session.attributes import PickledRefs, RefAttribute
 from alfred_refs.session.instances import Boundary
-from alfred_refs.statements import plans, results, results as rewriting, results as written
+from alfred_refs.statements import origins, results, results as rewriting, results as written
 from tests.session.outputs import OUTPUTS, Output
 from tests.shapes import world
 
@@ -135,7 +135,7 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
     "expressions": ([(Lineage, "_of_made", nothing)], ["every_shape"]),
     "values of unknown origin": (
         [
-            (plans, "trace_origins", unchanged),
+            (origins, "trace_origins", unchanged),
             (rewriting, "show_suspect", lambda *given: given[-1]),
         ],
         ["every_shape"],

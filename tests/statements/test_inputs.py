@@ -457,7 +457,7 @@ def test_a_ref_in_a_column_without_keys_is_refused(
     session: RefSession, sent: list[str], statement: Any
 ) -> None:
     """A UUID or integer column that is left raw, or holds other data, has no text like it."""
-    with pytest.raises(UntranslatableError, match=r"'\w+_1' meets column \w+\.\w+, whose values"):
+    with pytest.raises(UntranslatableError, match=r"'\w+_1' is given for column \w+\.\w+, whose"):
         session.execute(statement)
     assert sent == []
 

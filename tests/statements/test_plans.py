@@ -95,7 +95,7 @@ def test_a_plan_knows_that_one_parameter_is_all_there_is(plans: Plans, name: str
     _, plan, values = plans.of(ONE_PLACE[name])
 
     assert plan.single is not None
-    assert values[plan.single.place].effective_value in ("recipe_1", ["recipe_1"])
+    assert values[plan.single.position].effective_value in ("recipe_1", ["recipe_1"])
     assert plan.single.column.entity == "recipe"
 
 

@@ -11,14 +11,8 @@ import pytest
 
 from alfred_refs import UntranslatableError
 from alfred_refs.mapping.key_columns import KeyColumn
-from alfred_refs.statements.dataflow import (
-    InputTarget,
-    Mixture,
-    RawColumn,
-    has_text,
-    swap_refs,
-    takes_keys,
-)
+from alfred_refs.statements.dataflow import InputTarget, Mixture, RawColumn, has_text
+from alfred_refs.statements.inputs import swap_refs, takes_keys
 
 ID = KeyColumn("orders.id", "order", "integer")
 LIST = KeyColumn("users.orders", "order", "integer", array=True)
@@ -77,18 +71,18 @@ def test_keys_take_the_place_of_refs(value: Any, target: InputTarget | None, res
 @pytest.mark.parametrize(
     ("value", "target", "fact"),
     [
-        (b"order_1", ID, r"type bytes stands for a key in key column orders\.id"),
-        (Colour.RED, ID, "type Colour stands for a key"),
-        ({"order_1": 1}, ID, "type dict stands for a key"),
-        ([["order_1"]], ID, "a list stands where one ref is needed"),
+        (b"order_1", ID, r"type bytes is given for a key in key column orders\.id"),
+        (Colour.RED, ID, "type Colour is given for a key"),
+        ({"order_1": 1}, ID, "type dict is given for a key"),
+        ([["order_1"]], ID, "a list is given where one ref is needed"),
         ((text for text in ["order_1"]), ID, "as a generator, which can be read only once"),
-        ("order_1", LIST, "a text stands where a list of refs is needed"),
-        ([b"order_1"], LIST, "type bytes stands for a key"),
+        ("order_1", LIST, "a string is given where a list of refs is needed"),
+        ([b"order_1"], LIST, "type bytes is given for a key"),
         ([("order_1",)], (ID, None), "a row of 2 columns is compared with something else"),
         ([("order_1", 2, 3)], (ID, None), "a row of 2 columns is compared with something else"),
         (["order_1"], (ID, None), "a row of 2 columns is compared with something else"),
-        ("order_1", RawColumn("lines.position"), r"'order_1' meets column lines\.position"),
-        ([1, "gen_order_1"], RawColumn("lines.position"), "'gen_order_1' meets column"),
+        ("order_1", RawColumn("lines.position"), r"'order_1' is given for column lines\.position"),
+        ([1, "gen_order_1"], RawColumn("lines.position"), "'gen_order_1' is given for column"),
         ("anything", Mixture(ID), r"combined with key column orders\.id other than by comparison"),
         ([1, ["x"]], Mixture(ID), "other than by comparison"),
     ],

@@ -169,10 +169,10 @@ def test_a_list_is_no_text_key(
     registry = RefRegistry(store=store, policy=WITH_TEXTS)
     with RefSession(saved, conversation=registry.conversation("texts")) as session:
         codes = list(session.scalars(select(Country.code)))
-        with pytest.raises(UntranslatableError, match="a list stands where one ref is needed"):
+        with pytest.raises(UntranslatableError, match="a list is given where one ref is needed"):
             session.execute(delete(Tongue).where(criterion))
         named = delete(Country).where(Country.code != bindparam("code"))
-        with pytest.raises(UntranslatableError, match="a list stands where one ref is needed"):
+        with pytest.raises(UntranslatableError, match="a list is given where one ref is needed"):
             session.execute(named, {"code": ["country_1"]})
         assert [each for each in sent if "DELETE" in each] == []
         for is_one in (
