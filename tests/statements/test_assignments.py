@@ -89,7 +89,7 @@ def test_text_loads_no_key_as_data(session: RefSession, sent: str) -> None:
     session.commit()
     loading = select(Order).from_statement(text(sent))
 
-    with pytest.raises(UntranslatableError, match=r"Order\.(id|number) would hold keys that no"):
+    with pytest.raises(UntranslatableError, match=r"Order\.(id|number) would hold keys"):
         session.scalars(loading).all()
     plain = select(Order).from_statement(text("select id, number from orders"))
     assert [(each.id, each.number) for each in session.scalars(plain)] == [("order_1", 5)]
