@@ -67,9 +67,11 @@ from alfred_refs.statements import (
     Plans,
     Single,
     check_loaded,
+    origins,
     results,
     swap_refs,
     takes_keys,
+    texts_in,
 )
 from alfred_refs.store import Activity, Actor
 
