@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -118,24 +119,27 @@ CRITERIA: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.filterwarnings(
     "ignore:Type object .* does not include operator", "ignore:SELECT statement has a cartesian"
 )
-def test_a_text_that_meets_a_key_unseen_stops_the_statement(
-    session: RefSession, ref: str, sent: list[str], criterion: Callable[[Any], Any]
+def test_a_string_that_is_not_compared_with_the_key_itself_is_refused(
+    session: RefSession, ref: str, sent: list[str], subtests: pytest.Subtests
 ) -> None:
     """Where keys are text in the database, a ref taken for data would widen the statement."""
     sent.clear()
-    for statement in (select(Box), delete(Box), update(Box).values(label="x")):
-        with pytest.raises(UntranslatableError, match=r"key column boxes\.\w+ other than"):
-            session.execute(statement.where(criterion(ref)))
+    for number, criterion in enumerate(CRITERIA):
+        for statement in (select(Box), delete(Box), update(Box).values(label="x")):
+            refused = pytest.raises(UntranslatableError, match=r"key column boxes\.\w+ other than")
+            with subtests.test(number=number), refused:
+                session.execute(statement.where(criterion(ref)))
     assert sent == []
 
 
-@pytest.mark.parametrize(
-    ("criterion", "labels"),
-    [
+def test_what_can_be_translated_selects_the_named_rows(
+    session: RefSession, ref: str, subtests: pytest.Subtests
+) -> None:
+    """Ranges, coerced columns, lambdas; a string next to the key has nothing to do with it."""
+    cases: list[tuple[Any, list[str]]] = [
         (lambda ref: Box.id.between(ref, ref), ["outer"]),
         (lambda ref: ~Box.id.between(ref, ref), ["inner"]),
         (lambda ref: type_coerce(Box.id, Uuid(native_uuid=False)) == ref, ["outer"]),
@@ -152,15 +156,11 @@ def test_a_text_that_meets_a_key_unseen_stops_the_statement(
             ),
             ["inner", "outer"],
         ),
-    ],
-)
-def test_what_can_be_translated_selects_the_rows_named(
-    session: RefSession, ref: str, criterion: Callable[[Any], Any], labels: list[str]
-) -> None:
-    """Ranges, coerced columns, lambdas; a text beside the key has nothing to do with it."""
-    found = session.scalars(select(Box.label).where(criterion(ref)).order_by(Box.label))
-
-    assert found.all() == labels
+    ]
+    for number, (criterion, labels) in enumerate(cases):
+        statement = select(Box.label).where(criterion(ref)).order_by(Box.label)
+        with subtests.test(number=number):
+            assert session.scalars(statement).all() == labels
 
 
 def test_a_statement_given_as_a_lambda_is_translated(session: RefSession, ref: str) -> None:
@@ -194,9 +194,11 @@ def test_an_option_without_refs_is_not_touched(session: RefSession, ref: str) ->
     assert [box.id for box in found] == [ref]
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
+def test_a_string_is_not_written_into_a_key_column(
+    session: RefSession, ref: str, sent: list[str], subtests: pytest.Subtests
+) -> None:
+    """What is computed from a ref would be stored as it is; a ref out of reach would be too."""
+    writes: list[Callable[[str], Any]] = [
         lambda ref: update(Box).values(inside=func.lower(ref)),
         lambda ref: update(Box).values(inside=case((Box.label == "x", Box.label), else_=ref)),
         lambda ref: insert(Box).from_select(
@@ -216,21 +218,19 @@ def test_an_option_without_refs_is_not_touched(session: RefSession, ref: str) ->
             )
         ),
         lambda ref: select(insert(boxes).values([{"inside": ref}]).returning(boxes.c.id).cte()),
-    ],
-)
-def test_a_text_is_not_written_into_a_key_column(
-    session: RefSession, ref: str, sent: list[str], write: Callable[[Any], Any]
-) -> None:
-    """What is made from a ref would be stored as it is, so it is refused; so is what is unseen."""
+    ]
     sent.clear()
-    with pytest.raises(UntranslatableError):
-        session.execute(write(ref))
+    for number, write in enumerate(writes):
+        with subtests.test(number=number), pytest.raises(UntranslatableError):
+            session.execute(write(ref))
     assert sent == []
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
+def test_refs_are_written_as_keys_wherever_a_value_may_be(
+    session: RefSession, ref: str, subtests: pytest.Subtests
+) -> None:
+    """Also in an update inside a CTE, and in the SET of an upsert."""
+    writes: list[Callable[[str], Any]] = [
         lambda ref: update(Box).where(Box.label == "outer").values(inside=ref),
         lambda ref: select(
             update(Box).where(Box.label == "outer").values(inside=ref).returning(Box.id).cte()
@@ -264,16 +264,13 @@ def test_a_text_is_not_written_into_a_key_column(
                 index_elements=["id"], set_={"inside": literal(ref)}, where=Box.id == ref
             )
         ),
-    ],
-)
-def test_refs_are_written_as_keys_wherever_a_value_may_stand(
-    session: RefSession, ref: str, write: Callable[[Any], Any]
-) -> None:
-    """Also in an update inside a CTE, and in the SET of an upsert."""
-    session.execute(write(ref))
-
-    [outer] = session.execute(select(Box.id, Box.inside).where(Box.label == "outer")).all()
-    assert tuple(outer) == (ref, ref)
+    ]
+    for number, write in enumerate(writes):
+        session.execute(write(ref))
+        rows = session.execute(select(Box.id, Box.inside).where(Box.label == "outer")).all()
+        session.rollback()
+        with subtests.test(number=number):
+            assert [tuple(row) for row in rows] == [(ref, ref)]
 
 
 def test_records_given_in_order_are_translated_by_their_place(
@@ -330,36 +327,37 @@ def test_a_text_given_at_execution_is_refused_as_one_in_the_statement(
     assert sent == []
 
 
-@pytest.mark.parametrize(
-    ("criterion", "name"),
-    [
-        (Box.id == "box_1", "id_1"),
-        (Box.id == uuid.UUID(int=7), "id_1"),
-        (Box.id.in_(["box_1"]), "id_1"),
-        ((Box.inside == "box_1") | (Box.id == "box_1"), "id_1"),
-        ((Box.id == "box_1") | (Box.id == "box_2"), "id_2"),
-        (Box.id == literal("box_1"), "param_1"),
-        (Box.id == bindparam("x", "box_1", unique=True), "x_1"),
-        (cast(Box.id, String) != "box_1", "id_1"),
-    ],
-)
-def test_a_text_given_by_a_name_that_sqlalchemy_makes_is_refused(
-    session: RefSession, ref: str, sent: list[str], criterion: Any, name: str
-) -> None:
-    """Plain SQLAlchemy takes it in place of the statement's own, and it would go untranslated."""
-    assert ref == "box_1"
-    sent.clear()
+ANONYMOUS: list[tuple[Any, str]] = [
+    (Box.id == "box_1", "id_1"),
+    (Box.id == uuid.UUID(int=7), "id_1"),
+    (Box.id.in_(["box_1"]), "id_1"),
+    ((Box.inside == "box_1") | (Box.id == "box_1"), "id_1"),
+    ((Box.id == "box_1") | (Box.id == "box_2"), "id_2"),
+    (Box.id == literal("box_1"), "param_1"),
+    (Box.id == bindparam("x", "box_1", unique=True), "x_1"),
+    (cast(Box.id, String) != "box_1", "id_1"),
+]
 
-    for value in ("box_2", ["box_2"], str(uuid.UUID(int=7))):
+
+@pytest.mark.usefixtures("ref")
+def test_a_string_under_an_anonymous_name_is_refused(
+    session: RefSession, sent: list[str], subtests: pytest.Subtests
+) -> None:
+    """SQLAlchemy would use it instead of the statement's own value, untranslated."""
+    sent.clear()
+    for (criterion, name), value in itertools.product(
+        ANONYMOUS, ("box_2", ["box_2"], str(uuid.UUID(int=7)))
+    ):
         for statement, parameters in (
             (select(Box), {name: value}),
             (delete(boxes), [{name: value}]),
             (update(boxes).values(label="x"), {name: value}),
         ):
-            with pytest.raises(UntranslatableError, match=r"parameter '|other than by") as caught:
-                session.execute(statement.where(criterion), parameters)
-            assert "0000" not in str(caught.value)
-
+            refused = pytest.raises(UntranslatableError, match=r"parameter '|other than by")
+            with subtests.test(criterion=str(criterion), value=value):
+                with refused as caught:
+                    session.execute(statement.where(criterion), parameters)
+                assert "0000" not in str(caught.value)
     assert sent == []
 
 
@@ -407,26 +405,26 @@ literals = aliased(
 )
 
 
-@pytest.mark.parametrize(
-    ("statement", "parameters"),
-    [
-        (select(Recipe).join(Recipe.plans.and_(MealPlan.id != "meal_plan_1")), None),
-        (select(select(Recipe.name).join(Recipe.plans.and_(MealPlan.id == "x")).subquery()), None),
-        (select(other.label).where(other.id != "box_2"), None),
-        (select(other.label), None),
-        (select(chosen.label), {"x": "box_1"}),
-        (select(literals.label).where(Box.id != literals.id), None),
-    ],
-)
+UNREACHABLE: list[tuple[Any, Any]] = [
+    (select(Recipe).join(Recipe.plans.and_(MealPlan.id != "meal_plan_1")), None),
+    (select(select(Recipe.name).join(Recipe.plans.and_(MealPlan.id == "x")).subquery()), None),
+    (select(other.label).where(other.id != "box_2"), None),
+    (select(other.label), None),
+    (select(chosen.label), {"x": "box_1"}),
+    (select(literals.label).where(Box.id != literals.id), None),
+]
+
+
+@pytest.mark.usefixtures("ref")
 @pytest.mark.filterwarnings("ignore:SELECT statement has a cartesian")
-def test_a_ref_in_a_part_that_cannot_be_replaced_is_refused(
-    session: RefSession, ref: str, sent: list[str], statement: Any, parameters: Any
+def test_a_ref_in_a_part_out_of_reach_is_refused(
+    session: RefSession, sent: list[str], subtests: pytest.Subtests
 ) -> None:
     """The ORM would use it as it was: criteria of a joined relationship, the query of an alias."""
-    assert ref == "box_1"
     sent.clear()
-    with pytest.raises(UntranslatableError):
-        session.execute(statement, parameters)
+    for statement, parameters in UNREACHABLE:
+        with subtests.test(statement=str(statement)), pytest.raises(UntranslatableError):
+            session.execute(statement, parameters)
     assert sent == []
 
 
@@ -438,27 +436,27 @@ def test_parts_that_cannot_be_replaced_work_without_refs(session: RefSession, re
     assert found == ["inner"]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        select(Preference).where(Preference.legacy_recipe_id == "recipe_1"),
-        select(Preference).where(Preference.device != "recipe_1"),
-        select(OrderLine).where(OrderLine.position.in_([1, "order_1"])),
-        select(OrderLine).where(
-            tuple_(OrderLine.note, OrderLine.position).in_([("x", "order_1")])
-        ),
-        select(OrderLine).where(OrderLine.position == func.coalesce("order_1", 1)),
-        insert(Preference).values(legacy_recipe_id="recipe_1"),
-        insert(Preference).values([{"device": "recipe_1"}]),
-        update(Preference).values(device=literal("recipe_1")),
-    ],
-)
+WITHOUT_KEYS = [
+    select(Preference).where(Preference.legacy_recipe_id == "recipe_1"),
+    select(Preference).where(Preference.device != "recipe_1"),
+    select(OrderLine).where(OrderLine.position.in_([1, "order_1"])),
+    select(OrderLine).where(tuple_(OrderLine.note, OrderLine.position).in_([("x", "order_1")])),
+    select(OrderLine).where(OrderLine.position == func.coalesce("order_1", 1)),
+    insert(Preference).values(legacy_recipe_id="recipe_1"),
+    insert(Preference).values([{"device": "recipe_1"}]),
+    update(Preference).values(device=literal("recipe_1")),
+]
+
+
 def test_a_ref_in_a_column_without_keys_is_refused(
-    session: RefSession, sent: list[str], statement: Any
+    session: RefSession, sent: list[str], subtests: pytest.Subtests
 ) -> None:
-    """A UUID or integer column that is left raw, or holds other data, has no text like it."""
-    with pytest.raises(UntranslatableError, match=r"'\w+_1' is given for column \w+\.\w+, whose"):
-        session.execute(statement)
+    """A UUID or integer column that is left raw, or holds other data, has no string like it."""
+    for statement in WITHOUT_KEYS:
+        message = r"'\w+_1' is given for column \w+\.\w+, whose"
+        refused = pytest.raises(UntranslatableError, match=message)
+        with subtests.test(statement=str(statement)), refused:
+            session.execute(statement)
     assert sent == []
 
 

@@ -141,12 +141,13 @@ SHOWN: list[tuple[Callable[[], Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "expected"), SHOWN)
 def test_keys_in_lists_records_and_texts_are_shown_as_refs(
-    session: RefSession, statement: Callable[[], Any], expected: Any
+    session: RefSession, subtests: pytest.Subtests
 ) -> None:
-    """However deep a key stands in a value, its ref takes its place."""
-    assert session.execute(statement()).scalars().first() == expected
+    """However deeply a key is nested in a value, its ref takes its place."""
+    for number, (statement, expected) in enumerate(SHOWN):
+        with subtests.test(number=number):
+            assert session.execute(statement()).scalars().first() == expected
 
 
 def test_any_value_of_keys_is_shown_as_its_ref(session: RefSession) -> None:
