@@ -140,7 +140,7 @@ class Inputs:
                     swap_refs(value, target_in_order, collect)
         if self.anonymous:
             for record in _parameters_of(statement, parameters):
-                _check_anonymous_names(record, self)
+                _check_anonymous_names(record, self, values)
         return refs
 
     def with_keys(
@@ -294,11 +294,20 @@ def _parameters_of(statement: Executable, parameters: Parameters) -> Iterator[Ma
         yield from [parameters] if isinstance(parameters, Mapping) else parameters
 
 
-def _check_anonymous_names(record: Mapping[str, Any], inputs: Inputs) -> None:
+def _check_anonymous_names(
+    record: Mapping[str, Any], inputs: Inputs, values: Sequence[BindParameter[Any]]
+) -> None:
     """Refuse a string that would replace an anonymous parameter, by a name such as `id_1`.
 
-    Which of several parameters it would replace is decided when the statement is compiled.
+    Which of several parameters it would replace is decided when the statement is compiled. The
+    stems of names are not in the cache key, so those of the statement may differ from those of the
+    first statement, whose compiled form may be the one that is executed.
     """
+    stems = [
+        (stem, target)
+        for position, target in inputs.positions.items()
+        if (stem := sqla.anonymous_stem(values[position])) is not None
+    ]
 
     def refuse(name: str, *_: object) -> NoReturn:
         raise UntranslatableError(
@@ -307,7 +316,7 @@ def _check_anonymous_names(record: Mapping[str, Any], inputs: Inputs) -> None:
         )
 
     for name in map(_name, record):
-        for stem, target in () if name in inputs.names else inputs.anonymous:
+        for stem, target in () if name in inputs.names else (*inputs.anonymous, *stems):
             if sqla.may_set_anonymous(name, stem):
                 swap_refs(record[name], target, partial(refuse, name))
 
