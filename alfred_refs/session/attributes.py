@@ -59,10 +59,10 @@ if TYPE_CHECKING:
 class RefDisplay(Protocol):
     """What an instance has in its state: a `Boundary`, or the refs of a pickle."""
 
-    showers: Mapping[Any, Callable[[Any], Any]]
+    renderers: Mapping[Any, Callable[[Any], Any]]
 
     def show(self, attribute: Any, instance: Any, value: Any) -> Any:
-        """Return the ref for the value of an attribute, if `showers` has none for it."""
+        """Return the ref for the value of an attribute, if `renderers` has none for it."""
         ...
 
     def accept(self, attribute: Any, instance: Any, value: Any) -> Any:
@@ -97,7 +97,7 @@ class RefAttribute(InstrumentedAttribute[Any]):
             boundary = getattr(instance._sa_instance_state, BOUNDARY, None)
             if boundary is None or value is None:
                 return value
-            return boundary.showers[self](value)
+            return boundary.renderers[self](value)
         except (KeyError, AttributeError, ValueError):
             # a new key, an unresolved ref, or a value that is not a key; `show` is called outside
             # of the `except`, or its errors would have this one, with the key, as context
@@ -231,7 +231,7 @@ class PickledRefs:
     """
 
     raw = False
-    showers: Mapping[Any, Callable[[Any], Any]] = {}
+    renderers: Mapping[Any, Callable[[Any], Any]] = {}
 
     def __init__(
         self, class_: type[Any], names: Collection[str], refs: Mapping[str, tuple[Any, Any]]

@@ -59,7 +59,7 @@ from alfred_refs.session.attributes import (
     is_set,
 )
 from alfred_refs.sqla import BOUNDARY, Rows, State, WeakInstance
-from alfred_refs.statements import Show, shower, shower_of_column
+from alfred_refs.statements import Renderer, renderer, renderer_of_column
 from alfred_refs.store import Gone
 
 _UNRESOLVED = "alfred_refs_texts"  # of a state: names of the attributes whose refs wait
@@ -324,15 +324,15 @@ class InstanceKeys:
         keys = (rows.get(token_of(key)) for _, key in keys_in(column, value))
         return [(column.entity, key) for key in keys if key is not None]
 
-    def shower(self, attribute: AttributeValue, listed: type[list[Any]] = list) -> Show:
+    def renderer(self, attribute: AttributeValue, listed: type[list[Any]] = list) -> Renderer:
         """Return the function that puts refs in place of the keys in an attribute."""
         state, name, column, _ = attribute
         if column.alternate is None:
-            return shower(column, self._conversation, listed)
+            return renderer(column, self._conversation, listed)
         rows = _rows_by_attribute(state).get(name, {})
         there = {token: key for token, key in rows.items() if key is not None}
         refs = AlternateRefs(column.alternate, there, self._conversation.refs_of(column.entity))
-        return shower_of_column(column, refs, listed)
+        return renderer_of_column(column, refs, listed)
 
 
 def _rows_by_attribute(state: State) -> dict[str, dict[Any, Key | None]]:
@@ -488,7 +488,7 @@ class Boundary:
         eager: whether keys are minted in the call that fetches or flushes them, and refs that this
             process has not cached wait for the flush, so that no attribute does I/O.
         looks_ahead: whether anything is looked up or minted when instances are fetched or flushed.
-        showers: the functions that return the ref of a key, for the attributes read so far.
+        renderers: the functions that return the ref of a key, for the attributes read so far.
         numbered: the refs by the number of their UUID, for the same attributes if they have UUIDs.
         loaded: the instances whose keys are not minted yet, in the order of loading.
         classes: the classes used so far that have no alternate keys.
@@ -502,7 +502,7 @@ class Boundary:
         self.conversation = SessionConversation(conversation, self, session)
         self._entities = self.conversation.entities
         self._by_alternate = self.looks_ahead = self._entities.may_have_alternate_keys()
-        self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
+        self.renderers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self.classes: set[type[Any]] = set()
         self._with_alternates: set[type[Any]] = set()
@@ -662,7 +662,7 @@ class Boundary:
     # Attributes that are read
 
     def show(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
-        """Return the ref for the value of an attribute, if `showers` has none for it.
+        """Return the ref for the value of an attribute, if `renderers` has none for it.
 
         A new key is minted together with those of all instances loaded so far, in one round trip,
         so that rows are numbered in the order of loading.
@@ -679,7 +679,7 @@ class Boundary:
         is_new = self._mint(keys_in(column, value))
         if is_new and state in self._rowless and not state.session_id:
             self._note_gone(state, attribute.key)
-        show = self.showers[attribute] = shower(column, self.conversation, RefList)
+        show = self.renderers[attribute] = renderer(column, self.conversation, RefList)
         if column.has_uuids:
             self.numbered[attribute] = self.conversation.refs_of(column.entity)
         return show(value)
@@ -696,7 +696,7 @@ class Boundary:
         if attribute.state.session_id == self._session:
             self._keys.remember_rows([attribute])
         self._mint(self._keys.rows_of(attribute))
-        return self._keys.shower(attribute, RefList)(attribute.value)
+        return self._keys.renderer(attribute, RefList)(attribute.value)
 
     def with_refs(self, class_: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a record of a class with refs in place of keys."""
@@ -706,7 +706,7 @@ class Boundary:
         self.conversation.mint(
             [pair for name in names for pair in keys_in(columns[name], record[name])]
         )
-        refs = {n: shower(columns[n], self.conversation)(record[n]) for n in names}
+        refs = {n: renderer(columns[n], self.conversation)(record[n]) for n in names}
         return {**record, **refs}
 
     def pickled_refs(self, state: State) -> PickledRefs:
@@ -721,7 +721,7 @@ class Boundary:
         ]
         self._mint([pair for pairs in keys for pair in pairs])
         refs = {
-            each.name: (each.value, self._keys.shower(each)(each.value))
+            each.name: (each.value, self._keys.renderer(each)(each.value))
             for each, pairs in zip(attributes, keys, strict=True)
             if pairs or isinstance(each.value, list)
         }
@@ -729,7 +729,7 @@ class Boundary:
 
     def invalidate(self) -> None:
         """Drop the cached functions and refs of attributes."""
-        self.showers, self.numbered = {}, {}
+        self.renderers, self.numbered = {}, {}
 
     # Keys that are minted together
 

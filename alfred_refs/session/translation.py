@@ -507,13 +507,13 @@ def _result_with_refs(
     entities = conversation.entities
     if plan.by_text:
         origins.check_filled_by_text(result, execution.statement, entities)
-        keys = {*plan.outputs.columns, *plan.outputs.made}
+        keys = {*plan.outputs.columns, *plan.outputs.shapes}
         check = partial(check_loaded, keys=keys, entities=entities)
         result = sqla.rewrite_rows(result, partial(map, check))
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return result
-    outputs = plan.outputs.named(prepared.values)
-    if outputs.unknown:
+    outputs = plan.outputs.with_field_names(prepared.values)
+    if outputs.has_unknown:
         outputs = origins.trace_origins(outputs, result, entities)
     rewrite: Callable[..., Any]
     rewrite = partial(results.with_refs, outputs=outputs, conversation=conversation)
@@ -537,7 +537,7 @@ def _finish_write(
     cursor = sqla.cursor_result_of(result)
     if cursor is not None:
         entities = conversation.entities
-        show = partial(results.exit_with_refs, execution.statement, conversation, entities)
+        show = partial(results.write_info_with_refs, execution.statement, conversation, entities)
         sqla.rewrite_write_info(cursor, _on_own_bind(execution, conversation, show))
         if is_eager:
             sqla.read_inserted_keys(cursor)

@@ -30,8 +30,8 @@ from .inputs import (
 )
 from .plans import Plan as Plan, Plans as Plans
 from .results import (
-    Referring as Referring,
-    Show as Show,
-    shower as shower,
-    shower_of_column as shower_of_column,
+    RefSource as RefSource,
+    Renderer as Renderer,
+    renderer as renderer,
+    renderer_of_column as renderer_of_column,
 )

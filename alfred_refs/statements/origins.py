@@ -15,7 +15,7 @@ Example:
     [('recipe_1', 'Soup'), ('recipe_2', 'Toast')]
 
 A computed value has no origin, and a view that is not mapped has one that is of no use: such
-values stay unknown, and are checked one by one (`results.show_suspect`).
+values stay unknown, and are checked one by one (`results.render_unknown`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def trace_origins(outputs: Outputs, result: Result[Any], entities: Entities) -> 
             outputs = outputs_from([UNKNOWN] * len(origins))
     if cursor is not None and any(oid for oid, _ in origins):
         outputs = _with_origins(outputs, origins, cursor.connection, entities)
-    return outputs.limited(entities.key_types_in_use()) if outputs.unknown else outputs
+    return outputs.restricted(entities.key_types_in_use()) if outputs.has_unknown else outputs
 
 
 def check_filled_by_text(result: Result[Any], statement: Executable, entities: Entities) -> None:
@@ -60,7 +60,7 @@ def check_filled_by_text(result: Result[Any], statement: Executable, entities: E
     outputs = _with_origins(
         outputs_from([UNKNOWN] * len(origins)), origins, cursor.connection, entities
     )
-    shapes = {name: outputs.made.get(i) for i, name in enumerate(cursor.keys())}
+    shapes = {name: outputs.shapes.get(i) for i, name in enumerate(cursor.keys())}
     for mapper, attribute, names in sqla.names_of_attributes(statement):
         own = entities.of_class(mapper.class_).all.get(attribute)
         for shape in map(shapes.get, names):
@@ -74,17 +74,17 @@ def _with_origins(
     connection: Connection,
     entities: Entities,
 ) -> Outputs:
-    unknown = {i for i, shape in outputs.made.items() if isinstance(shape, Unknown)}
+    unknown = {i for i, shape in outputs.shapes.items() if isinstance(shape, Unknown)}
     relations = _relations({origins[i][0] for i in unknown}, connection)
     tables = {oid: _table(relation, connection, entities) for oid, relation in relations.items()}
-    made: dict[int, KeyShape] = dict(outputs.made)
+    shapes: dict[int, KeyShape] = dict(outputs.shapes)
     for i in unknown:
         oid, number = origins[i]
         name = relations[oid].columns.get(number) if oid in relations else None
         column = _column(tables.get(oid), name)
         if column is not None:
-            made[i] = as_json(entities.of_column(column))
-    return replace(outputs, made={i: shape for i, shape in made.items() if shape is not None})
+            shapes[i] = as_json(entities.of_column(column))
+    return replace(outputs, shapes={i: s for i, s in shapes.items() if s is not None})
 
 
 # The catalogue

@@ -9,7 +9,7 @@ refs in one round trip. Keys may be nested in the value at one position (`mappin
     a JSON object with a key     {"id": "a508...", "n": 2}      ->  {"id": "recipe_1", "n": 2}
     an unknown value like a key  "a508..."                      ->  "recipe_1", or raises
 
-For one shape of values, `collect_keys` returns the keys to mint and `shower` returns the
+For one shape of values, `collect_keys` returns the keys to mint and `renderer` returns the
 function that puts refs in. A value that is not of its shape raises, and so does a value of unknown
 origin that may be a key, unless exactly one ref of that key is known. No error repeats a value.
 
@@ -20,7 +20,7 @@ Example:
     >>> outputs = outputs_of(select(Recipe.name, Recipe.id), [], entities)
     >>> {position: column.name for position, column in outputs.columns.items()}
     {1: 'recipes.id'}
-    >>> array = outputs_of(select(func.array_agg(Recipe.id)), [], entities).made[0]
+    >>> array = outputs_of(select(func.array_agg(Recipe.id)), [], entities).shapes[0]
     >>> keys = [uuid.uuid4(), None]
     >>> [(entity, key == keys[0]) for entity, key in collect_keys(array, [keys])]
     [('recipe', True)]
@@ -70,11 +70,11 @@ from alfred_refs.mapping.lineage import (
 )
 from alfred_refs.statements.dataflow import positions
 
-Show = Callable[[Any], Any]
+Renderer = Callable[[Any], Any]
 """Takes a value with keys and returns it with refs."""
 
 
-class Referring(Protocol):
+class RefSource(Protocol):
     """The part of a conversation that returns the refs of keys."""
 
     def make_room(self) -> bool:
@@ -103,48 +103,50 @@ class Outputs:
 
     Attributes:
         columns: the positions that hold one key each, as its column has it.
-        made: the positions that hold keys otherwise, or values of unknown origin.
+        shapes: the positions that hold keys otherwise, or values of unknown origin.
         width: the number of positions; `None` if the statement does not tell.
         other: the shape of every position, in rows of another width.
     """
 
     columns: Mapping[int, KeyColumn]
-    made: Mapping[int, KeyShape] = field(default_factory=dict)
+    shapes: Mapping[int, KeyShape] = field(default_factory=dict)
     width: int | None = None
     other: KeyShape = UNKNOWN
 
     def __bool__(self) -> bool:
-        return bool(self.columns or self.made or self.width is None)
+        return bool(self.columns or self.shapes or self.width is None)
 
     @property
-    def unknown(self) -> bool:
+    def has_unknown(self) -> bool:
         """Whether there may be values of unknown origin."""
         return self.width is None or any(
-            True for shape in self.made.values() for _ in unknowns_in(shape)
+            True for shape in self.shapes.values() for _ in unknowns_in(shape)
         )
 
-    def named(self, parameters: Sequence[BindParameter[Any]]) -> Outputs:
+    def with_field_names(self, parameters: Sequence[BindParameter[Any]]) -> Outputs:
         """Return the outputs of one execution, whose parameters may name fields in JSON.
 
         Raises:
             UntranslatableError: such a name is not a string.
         """
-        shapes = self.made.values()
+        shapes = self.shapes.values()
         if not any(isinstance(name, ParameterName) for s in shapes for name in names_in(s)):
             return self
 
         def value_of(position: int) -> Any:
             return sqla.parameter_value(parameters[position])
 
-        return replace(self, made={i: bind_field_names(s, value_of) for i, s in self.made.items()})
+        return replace(
+            self, shapes={i: bind_field_names(s, value_of) for i, s in self.shapes.items()}
+        )
 
-    def limited(self, key_types: Collection[KeyType]) -> Outputs:
+    def restricted(self, key_types: Collection[KeyType]) -> Outputs:
         """Return the outputs if values of unknown origin can only be keys of these types."""
-        shapes = {i: restrict_key_types(s, key_types) for i, s in self.made.items()}
+        shapes = {i: restrict_key_types(s, key_types) for i, s in self.shapes.items()}
         shapes = {i: shape for i, shape in shapes.items() if shape is not None}
-        return replace(self, made=shapes, other=restrict_key_types(self.other, key_types))
+        return replace(self, shapes=shapes, other=restrict_key_types(self.other, key_types))
 
-    def fitted(self, rows: Sequence[Any]) -> Outputs:
+    def for_rows(self, rows: Sequence[Any]) -> Outputs:
         """Return the outputs for some rows: all unknown if they have another width."""
         if not rows or len(rows[0]) == self.width:
             return self
@@ -259,7 +261,7 @@ def restrict_key_types(shape: KeyShape, key_types: Collection[KeyType]) -> KeySh
 def with_refs(
     rows: Sequence[Any],
     outputs: Outputs,
-    conversation: Referring,
+    conversation: RefSource,
     more: Callable[[], Collection[EntityKey]] = tuple,
 ) -> Sequence[Sequence[Any]]:
     """Return rows with refs in place of keys; mints new refs in one round trip.
@@ -274,8 +276,8 @@ def with_refs(
         UntranslatableError: a value of unknown origin may be a key.
     """
     conversation.make_room()
-    outputs = outputs.fitted(rows)
-    shapes: dict[int, KeyShape] = {**outputs.columns, **outputs.made}
+    outputs = outputs.for_rows(rows)
+    shapes: dict[int, KeyShape] = {**outputs.columns, **outputs.shapes}
     positions = sorted(shapes)
     new = {
         pair: None
@@ -283,20 +285,20 @@ def with_refs(
         for pair in _new_keys(rows, position, shapes[position], conversation)
     }
     conversation.mint([*more(), *new])
-    showers = [(position, shower(shapes[position], conversation)) for position in positions]
-    return [_render_row(row, showers) for row in rows]
+    renderers = [(position, renderer(shapes[position], conversation)) for position in positions]
+    return [_render_row(row, renderers) for row in rows]
 
 
-def _render_row(row: Any, showers: Sequence[tuple[int, Show]]) -> tuple[Any, ...]:
+def _render_row(row: Any, renderers: Sequence[tuple[int, Renderer]]) -> tuple[Any, ...]:
     values = list(row)
-    for position, render in showers:
+    for position, render in renderers:
         if values[position] is not None:
             values[position] = render(values[position])
     return tuple(values)
 
 
 def _new_keys(
-    rows: Sequence[Any], position: int, shape: KeyShape, conversation: Referring
+    rows: Sequence[Any], position: int, shape: KeyShape, conversation: RefSource
 ) -> Iterable[EntityKey]:
     """Return the keys at a position of rows that may have no ref yet."""
     values = [row[position] for row in rows]
@@ -307,8 +309,8 @@ def _new_keys(
     return ((shape.space, shape.to_key(value)) for value in new)
 
 
-def exit_with_refs(
-    statement: Executable, conversation: Referring, entities: Entities, name: str, value: Any
+def write_info_with_refs(
+    statement: Executable, conversation: RefSource, entities: Entities, name: str, value: Any
 ) -> Any:
     """Return information about written rows with refs in place of keys: at most one round trip.
 
@@ -329,13 +331,15 @@ def exit_with_refs(
     target = getattr(statement, "table", None)
     table = target if isinstance(target, Table) else None
     shape = restrict_key_types(
-        _shape_of_exit(table, entities, name, value), entities.key_types_in_use()
+        _shape_of_write_info(table, entities, name, value), entities.key_types_in_use()
     )
     conversation.mint(dict.fromkeys(collect_keys(shape, [value])))
-    return shower(shape, conversation)(value)
+    return renderer(shape, conversation)(value)
 
 
-def _shape_of_exit(table: Table | None, entities: Entities, name: str, value: Any) -> KeyShape:
+def _shape_of_write_info(
+    table: Table | None, entities: Entities, name: str, value: Any
+) -> KeyShape:
     columns = {} if table is None else {c.key: as_json(entities.of_column(c)) for c in table.c}
     if name == "lastrowid":
         primary = [] if table is None else list(table.primary_key)
@@ -364,7 +368,7 @@ def collect_keys(shape: KeyShape, values: Iterable[Any]) -> list[EntityKey]:
     """
     keys: list[EntityKey] = []
 
-    def collector(part: KeyColumn | SpelledKey | Unknown) -> Show:
+    def collector(part: KeyColumn | SpelledKey | Unknown) -> Renderer:
         if isinstance(part, Unknown):
             return _same
         column = part if isinstance(part, KeyColumn) else part.column
@@ -382,7 +386,9 @@ def collect_keys(shape: KeyShape, values: Iterable[Any]) -> list[EntityKey]:
     return keys
 
 
-def shower(shape: KeyShape, conversation: Referring, list_class: type[list[Any]] = list) -> Show:
+def renderer(
+    shape: KeyShape, conversation: RefSource, list_class: type[list[Any]] = list
+) -> Renderer:
     """Return the function that replaces keys by refs in values of one shape.
 
     Args:
@@ -391,20 +397,20 @@ def shower(shape: KeyShape, conversation: Referring, list_class: type[list[Any]]
         list_class: the class of list that the value of an array column becomes.
     """
 
-    def shower_of_part(part: KeyColumn | SpelledKey | Unknown) -> Show:
+    def renderer_of_part(part: KeyColumn | SpelledKey | Unknown) -> Renderer:
         if isinstance(part, Unknown):
-            return partial(show_suspect, part, conversation.cached_refs)
+            return partial(render_unknown, part, conversation.cached_refs)
         if isinstance(part, KeyColumn):
-            return shower_of_column(part, conversation.refs_of(part.space), list_class)
+            return renderer_of_column(part, conversation.refs_of(part.space), list_class)
         column, refs = part.column, conversation.refs_of(part.column.space)
         return lambda value: refs[token_of(_key(column, value))]
 
-    return _for_each_key(shape, shower_of_part)
+    return _for_each_key(shape, renderer_of_part)
 
 
-def shower_of_column(
+def renderer_of_column(
     column: KeyColumn, refs: Mapping[Any, str], list_class: type[list[Any]] = list
-) -> Show:
+) -> Renderer:
     """Return the function that replaces keys by refs in values of a column.
 
     The result is called for every row and attribute access: nothing is looked up twice.
@@ -473,8 +479,8 @@ def _wrong_shape() -> UntranslatableError:
 
 
 def _for_each_key(
-    shape: KeyShape, function: Callable[[KeyColumn | SpelledKey | Unknown], Show]
-) -> Show:
+    shape: KeyShape, function: Callable[[KeyColumn | SpelledKey | Unknown], Renderer]
+) -> Renderer:
     """Return the function that rewrites the keys in a value, however deeply nested.
 
     Args:
@@ -499,7 +505,7 @@ def _for_each_key(
             return _same
 
 
-def _in_list(rewrite: Show, nested: bool, value: Any) -> Any:
+def _in_list(rewrite: Renderer, nested: bool, value: Any) -> Any:
     """Rewrite the items of a list; of an array (`nested`), those of its dimensions too."""
     document = _parsed(value, list, tuple)
     if document is None:
@@ -514,7 +520,7 @@ def _in_list(rewrite: Show, nested: bool, value: Any) -> Any:
     return _as_received(value, tuple(items) if isinstance(document, tuple) else items)
 
 
-def _in_series(rewrites: Sequence[Show], value: Any) -> Any:
+def _in_series(rewrites: Sequence[Renderer], value: Any) -> Any:
     document = _parsed(value, list, Row)
     if not document:
         return value
@@ -526,7 +532,7 @@ def _in_series(rewrites: Sequence[Show], value: Any) -> Any:
     return sqla.row_like(document, parts)
 
 
-def _in_object(rewrites: Mapping[str, Show], rest: Show, value: Any) -> Any:
+def _in_object(rewrites: Mapping[str, Renderer], rest: Renderer, value: Any) -> Any:
     document = _parsed(value, dict)
     if document is None:
         return value
@@ -536,7 +542,7 @@ def _in_object(rewrites: Mapping[str, Show], rest: Show, value: Any) -> Any:
     return _as_received(value, fields)
 
 
-def _in_pairs(name: Show, part: Show, value: Any) -> Any:
+def _in_pairs(name: Renderer, part: Renderer, value: Any) -> Any:
     document = _parsed(value, dict)
     if document is None:
         return value
@@ -544,7 +550,7 @@ def _in_pairs(name: Show, part: Show, value: Any) -> Any:
     return _as_received(value, pairs)
 
 
-def _unless_null(rewrite: Show, value: Any) -> Any:
+def _unless_null(rewrite: Renderer, value: Any) -> Any:
     return None if value is None else rewrite(value)
 
 
@@ -579,7 +585,7 @@ _DIGIT = re.compile(r"\d")
 _UUID_BYTES = 16
 
 
-def show_suspect(
+def render_unknown(
     unknown: Unknown, cached_refs: Callable[[Key], Collection[str]], value: Any
 ) -> Any:
     """Return a value of unknown origin, or its ref if it is a UUID with exactly one.
@@ -587,7 +593,7 @@ def show_suspect(
     Raises:
         UntranslatableError: it may be another key.
     """
-    render = partial(show_suspect, unknown, cached_refs)
+    render = partial(render_unknown, unknown, cached_refs)
     match value:
         case list():
             return [render(item) for item in value]

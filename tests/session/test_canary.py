@@ -136,12 +136,12 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
     "values of unknown origin": (
         [
             (origins, "trace_origins", unchanged),
-            (rewriting, "show_suspect", lambda *given: given[-1]),
+            (rewriting, "render_unknown", lambda *given: given[-1]),
         ],
         ["every_shape"],
     ),
     "results of writes": (
-        [(written, "exit_with_refs", lambda *given: given[-1])],
+        [(written, "write_info_with_refs", lambda *given: given[-1])],
         ["results_of_writes"],
     ),
     "bulk mappings": (
