@@ -155,6 +155,23 @@ def test_no_private_name_of_sqlalchemys_is_used_beside_the_door() -> None:
     assert {path: names for path, names in found.items() if names} == EXCUSED
 
 
+def test_each_test_that_sqla_names_exists() -> None:
+    """The comment with a private name says which test pins it."""
+    named = {
+        name
+        for path in (PACKAGE / DOOR).glob("*.py")
+        for name in re.findall(r"\btest_\w+(?=`)", path.read_text())
+    }
+    defined = {
+        name
+        for path in Path(__file__).parents[1].rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+
+    assert len(named) > 30
+    assert named <= defined
+
+
 @pytest.mark.parametrize(
     ("source", "found"),
     [
