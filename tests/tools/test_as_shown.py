@@ -7,7 +7,8 @@ many dimensions as each row likes.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -57,6 +58,16 @@ LENGTHS = [
     "395 d",
 ]
 DURATION = TypeAdapter(dt.timedelta)
+HOLD: dict[str, Callable[[dt.timedelta, dt.timedelta], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": operator.eq,
+    "not_in": operator.ne,
+}
 
 
 @pytest.fixture
@@ -117,46 +128,34 @@ def test_pages_go_beyond_infinite_durations(trips: Engine, session: RefSession) 
 
 
 @pytest.mark.parametrize("name", ["generic", "native", "decorated"])
-@pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in", "not_in"])
 def test_durations_are_compared_as_they_show(
-    trips: Engine, session: RefSession, name: str, op: str
+    trips: Engine, session: RefSession, name: str
 ) -> None:
     """A filter with what a row shows meets what it says, and so does a filter on a draft."""
     fill(trips, name, LENGTHS)
     toolset = Toolset([Trip])
     every = toolset.call(session, "db_read", {"table": "trips"})["rows"]
-    hold = {
-        "=": dt.timedelta.__eq__,
-        "!=": dt.timedelta.__ne__,
-        "<": dt.timedelta.__lt__,
-        "<=": dt.timedelta.__le__,
-        ">": dt.timedelta.__gt__,
-        ">=": dt.timedelta.__ge__,
-        "in": dt.timedelta.__eq__,
-        "not_in": dt.timedelta.__ne__,
-    }[op]
-    for row in every[:-1]:
-        value = [row[name]] if "in" in op else row[name]
-        filters = [{"field": name, "op": op, "value": value}]
-        answer = toolset.call(session, "db_read", {"table": "trips", "filters": filters})
-        wanted = length_of(row, name)
-        met = [e["id"] for e in every if e[name] is not None and hold(length_of(e, name), wanted)]
-        assert sorted(e["id"] for e in answer["rows"]) == sorted(met)
+    for op, hold in HOLD.items():
+        for row in every[:-1]:
+            value = [row[name]] if "in" in op else row[name]
+            filters = [{"field": name, "op": op, "value": value}]
+            answer = toolset.call(session, "db_read", {"table": "trips", "filters": filters})
+            wanted = length_of(row, name)
+            has = {e["id"]: length_of(e, name) for e in every if e[name] is not None}
+            met = [id_ for id_, length in has.items() if hold(length, wanted)]
+            assert sorted(e["id"] for e in answer["rows"]) == sorted(met), op
 
 
 @pytest.mark.parametrize("name", ["plain", "parsed"])
-@pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_null_in_json_is_no_value(
-    trips: Engine, session: RefSession, name: str, depth: int
-) -> None:
+def test_null_in_json_is_no_value(trips: Engine, session: RefSession, name: str) -> None:
     """What contains something is not known of it, however often that is negated."""
     fill(trips, name, ["null", '{"a": 1}', '{"b": null}'])
     toolset = Toolset([Trip])
     filters: Any = {"field": name, "op": "contains", "value": {"a": 1}}
-    for _ in range(depth):
+    for expected in ({"a": 1}, {"b": None}, {"a": 1}, {"b": None}):
+        answer = toolset.call(session, "db_read", {"table": "trips", "filters": [filters]})
+        assert [row[name] for row in answer["rows"]] == [expected], filters
         filters = {"not": filters}
-    answer = toolset.call(session, "db_read", {"table": "trips", "filters": [filters]})
-    assert [row[name] for row in answer["rows"]] == [{"b": None} if depth % 2 else {"a": 1}]
 
 
 @pytest.mark.usefixtures("trips")

@@ -184,9 +184,9 @@ def test_what_rows_are_not_is_a_row(
     assert watched.refuses(tool, placed(group, wrong, others), unasked=True)
 
 
-@pytest.mark.parametrize(
-    ("filter_", "message"),
-    [
+def test_what_is_wrong_is_told(call: Call) -> None:
+    """With what would be right."""
+    cases: list[tuple[Filter, str]] = [
         (clause("parts", "=", "part_1"), "leads to rows of 'parts' and to none of their columns"),
         (clause("parts", "is_null"), "name a column of theirs, such as 'parts.position'"),
         (clause("parent.parts", "=", 1), "such as 'parent.parts.position'"),
@@ -209,12 +209,10 @@ def test_what_rows_are_not_is_a_row(
         (clause("_semantic", "=", "x"), "cannot be '='; use 'similar' with a text"),
         (clause("name", "similar", "x"), "use field '_semantic', or 'ilike' on a text column"),
         ({"or": [clause("_semantic", "similar", "x")]}, "inside a group or a path, or in a write"),
-    ],
-)
-def test_what_is_wrong_is_told(call: Call, filter_: Filter, message: str) -> None:
-    """With what would be right."""
-    table = "servings" if filter_.get("field") == "_ref" else "dishes"
-    assert message in call("db_read", table=table, filters=[filter_])["error"]["message"]
+    ]
+    for filter_, message in cases:
+        table = "servings" if filter_.get("field") == "_ref" else "dishes"
+        assert message in call("db_read", table=table, filters=[filter_])["error"]["message"]
 
 
 @pytest.mark.usefixtures("dishes")

@@ -278,9 +278,9 @@ def test_all_that_is_wrong_is_told_at_once(
     assert parts(tables) == before
 
 
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
+def test_edits_of_another_shape_are_refused(edit: Editing) -> None:
+    """With the place of the mistake."""
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"path": [0]}, "edits.0.path.0"),
         ({"path": [-1]}, "edits.0.path.0"),
         ({"path": [True]}, "edits.0.path.0"),
@@ -298,15 +298,11 @@ def test_all_that_is_wrong_is_told_at_once(
         ({"ref": "part_1", "action": "add", "data": {}}, "edits.0"),
         ({"path": [1], "action": "swap"}, "edits.0.action"),
         ({"path": [1], "at": 1}, "edits.0.at"),
-    ],
-)
-def test_edits_of_another_shape_are_refused(
-    edit: Editing, given: dict[str, Any], field: str
-) -> None:
-    """With the place of the mistake."""
-    error = edit("parts", {"action": "remove", **given})["error"]
-    assert error["code"] == "invalid_arguments"
-    assert error["field"].startswith(field)
+    ]
+    for given, field in cases:
+        error = edit("parts", {"action": "remove", **given})["error"]
+        assert error["code"] == "invalid_arguments"
+        assert error["field"].startswith(field)
 
 
 def test_what_an_edit_does_not_take_may_be_null(edit: Editing) -> None:
@@ -377,9 +373,10 @@ def permitted(session: RefSession, **given: Any) -> Editing:
     return edit
 
 
-@pytest.mark.parametrize(
-    ("given", "name", "edits", "code"),
-    [
+@pytest.mark.usefixtures("dishes")
+def test_what_a_model_may_not_write_stays(session: RefSession, tables: Engine) -> None:
+    """By whatever a toolset forbids it."""
+    cases: list[tuple[dict[str, Any], str, Sequence[Any], str]] = [
         ({"read_only": [Part]}, "parts", [move(2, to=1)], "unknown_list"),
         ({"read_only": [Part.position]}, "parts", [move(2, to=1)], "unknown_list"),
         ({"read_only": [Dish.parts]}, "parts", [move(2, to=1)], "unknown_list"),
@@ -399,21 +396,11 @@ def permitted(session: RefSession, **given: Any) -> Editing:
         ({"hidden": [Part.note]}, "parts", [modify(1, data={"note": "x"})], "conflicting_edits"),
         ({"read_only": [Part.dish_id]}, "parts", [add(1, data={})], "unknown_column"),
         ({"read_only": [Part.dish]}, "parts", [add(1, data={})], "unknown_column"),
-    ],
-)
-@pytest.mark.usefixtures("dishes")
-def test_what_a_model_may_not_write_stays(  # noqa: PLR0917  # fixtures
-    session: RefSession,
-    tables: Engine,
-    given: dict[str, Any],
-    name: str,
-    edits: Sequence[Any],
-    code: str,
-) -> None:
-    """By whatever a toolset forbids it."""
-    before = parts(tables)
-    assert permitted(session, **given)(name, *edits)["error"]["code"] == code
-    assert parts(tables) == before
+    ]
+    for given, name, edits, code in cases:
+        before = parts(tables)
+        assert permitted(session, **given)(name, *edits)["error"]["code"] == code
+        assert parts(tables) == before
 
 
 @pytest.mark.usefixtures("dishes")

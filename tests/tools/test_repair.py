@@ -64,43 +64,36 @@ MISPLACED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.once  # no statement is made of such a call
-@pytest.mark.parametrize(("tool", "arguments"), MISPLACED, ids=str)
-def test_a_nul_is_refused_where_it_is_no_text_to_be_stored(
-    kitchen: Kitchen, tool: str, arguments: dict[str, Any]
-) -> None:
+def test_a_nul_is_refused_where_it_is_no_text_to_be_stored(kitchen: Kitchen) -> None:
     """In names, refs, filters and whatever else decides what is meant: nothing is done."""
-    before = stored(kitchen.session)
-    answer = kitchen.toolset.call(kitchen.session, tool, arguments)
+    for tool, arguments in MISPLACED:
+        before = stored(kitchen.session)
+        answer = kitchen.toolset.call(kitchen.session, tool, arguments)
 
-    assert answer["error"]["code"] in ("invalid_arguments", "invalid_value")
-    assert NUL not in json.dumps(answer, ensure_ascii=False)
-    assert stored(kitchen.session) == before
+        assert answer["error"]["code"] in ("invalid_arguments", "invalid_value"), arguments
+        assert NUL not in json.dumps(answer, ensure_ascii=False)
+        assert stored(kitchen.session) == before
 
 
 @pytest.mark.once  # no statement is made of such a call
-@pytest.mark.parametrize("field", ["id", "cuisine_id", "parts.dish_id"])
-@pytest.mark.parametrize(
-    "widened",
-    [
+def test_no_negation_arises_from_an_empty_text(kitchen: Kitchen) -> None:
+    """It is null in a column of refs, and what is not null would be all rows."""
+    cases: list[dict[str, Any]] = [
         {"op": "!=", "value": ""},
         {"op": "neq", "value": ""},
         {"op": "not_in", "value": [""]},
         {"op": "not_in", "value": ["dish_1", ""]},
-    ],
-    ids=str,
-)
-def test_no_negation_arises_from_an_empty_text(
-    kitchen: Kitchen, field: str, widened: dict[str, Any]
-) -> None:
-    """It is null in a column of refs, and what is not null would be all rows."""
-    turned = {"!=": "=", "neq": "=", "not_in": "in"}[widened["op"]]
-    clause = {"field": field, **widened}
-    before = stored(kitchen.session)
-    for filter_ in (clause, {"or": [{"not": {**clause, "op": turned}}]}):
-        asked = {"table": "dishes", "filters": [filter_]}
-        answer = kitchen.toolset.call(kitchen.session, "db_delete", asked)
-        assert answer["error"]["code"] in ("invalid_filter", "wrong_entity")
-    assert stored(kitchen.session) == before
+    ]
+    for field in ["id", "cuisine_id", "parts.dish_id"]:
+        for widened in cases:
+            turned = {"!=": "=", "neq": "=", "not_in": "in"}[widened["op"]]
+            clause = {"field": field, **widened}
+            before = stored(kitchen.session)
+            for filter_ in (clause, {"or": [{"not": {**clause, "op": turned}}]}):
+                asked = {"table": "dishes", "filters": [filter_]}
+                answer = kitchen.toolset.call(kitchen.session, "db_delete", asked)
+                assert answer["error"]["code"] in ("invalid_filter", "wrong_entity")
+            assert stored(kitchen.session) == before
 
 
 def test_an_empty_text_is_null_in_columns_of_refs(kitchen: Kitchen) -> None:

@@ -49,14 +49,9 @@ CALLS: list[tuple[tuple[str, dict[str, Any]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "code"), CALLS)
 @pytest.mark.usefixtures("dishes")
 def test_nothing_of_classes_that_are_not_listed_is_offered(
-    call: Call,
-    session: RefSession,
-    conversation: Conversation,
-    asked: tuple[str, dict[str, Any]],
-    code: str,
+    call: Call, session: RefSession, conversation: Conversation
 ) -> None:
     """No ref or label of their rows or drafts; where another is needed theirs are unknown."""
     call("db_read", table="cuisines")
@@ -66,16 +61,17 @@ def test_nothing_of_classes_that_are_not_listed_is_offered(
     conversation.draft(Cuisine, {"name": "Polish"})
     conversation.draft(Part, {"note": "saffron"})
     conversation.discard_drafts(["gen_cuisine_2"])
-    tool, arguments = asked
     toolset = Toolset([Dish], labels="none", expect="optional")
-    error = toolset.call(session, tool, {"table": "dishes", **arguments})["error"]
+    for (tool, arguments), code in CALLS:
+        error = toolset.call(session, tool, {"table": "dishes", **arguments})["error"]
 
-    told = json.dumps({**error, "ref": None}).replace(json.dumps(error["ref"])[1:-1], "")
-    assert error["code"] == code
-    for each in ("cuisine_1", "cuisine_2", "part_1", "Indian", "Thai", "Persian", "saffron"):
-        assert each not in told.replace("'Indian' is not", "")
-    listed = [ref for ref in error["known"] if "dish" in ref]
-    assert error["known"] == listed == [ref for ref in listed if f"'{ref}'" in error["message"]]
+        told = json.dumps({**error, "ref": None}).replace(json.dumps(error["ref"])[1:-1], "")
+        assert error["code"] == code, arguments
+        for each in ("cuisine_1", "cuisine_2", "part_1", "Indian", "Thai", "Persian", "saffron"):
+            assert each not in told.replace("'Indian' is not", "")
+        listed = [ref for ref in error["known"] if "dish" in ref]
+        named = [ref for ref in listed if f"'{ref}'" in error["message"]]
+        assert error["known"] == listed == named
 
 
 def test_a_draft_of_another_entity_is_not_offered_for_itself(
@@ -94,9 +90,10 @@ def test_a_draft_of_another_entity_is_not_offered_for_itself(
     assert call("db_read", **asked)["error"]["known"] == [FIRST]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+@pytest.mark.usefixtures("dishes")
+def test_a_ref_among_other_words_is_probably_meant(call: Call) -> None:
+    """Where the one that is known stands in a text with its label, in quotes or brackets."""
+    cases: list[str] = [
         "dish_2 (Korma)",
         "Korma (dish_2)",
         "'dish_2'",
@@ -111,17 +108,14 @@ def test_a_draft_of_another_entity_is_not_offered_for_itself(
         "the dish dish_2, as read",
         "dish_2 and cuisine_1",
         "dish_2 of dish_99",
-    ],
-)
-@pytest.mark.usefixtures("dishes")
-def test_a_ref_among_other_words_is_probably_meant(call: Call, text: str) -> None:
-    """Where the one that is known stands in a text with its label, in quotes or brackets."""
-    call("db_read", table="dishes", order_by="name")
-    call("db_read", table="cuisines")
-    error = call("db_read", table="dishes", filters=by("id", text))["error"]
+    ]
+    for text in cases:
+        call("db_read", table="dishes", order_by="name")
+        call("db_read", table="cuisines")
+        error = call("db_read", table="dishes", filters=by("id", text))["error"]
 
-    assert (error["code"], error["near"]) == ("unknown_ref", "dish_2")
-    assert "did you mean 'dish_2' (\"Korma\")?" in error["message"]
+        assert (error["code"], error["near"]) == ("unknown_ref", "dish_2")
+        assert "did you mean 'dish_2' (\"Korma\")?" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -127,16 +127,16 @@ def test_a_time_without_zone_is_one_of_utc(call: Call) -> None:
 
 
 @pytest.mark.once  # texts are read in Python
-@pytest.mark.parametrize("name", GIVEN)
-@pytest.mark.parametrize("digits", ["20260101", "2026", "0", "-1", "1.5", "1e5", "nan", " 7 "])
 @pytest.mark.usefixtures("call")
-def test_digits_are_no_time(session: RefSession, name: str, digits: str) -> None:
+def test_digits_are_no_time(session: RefSession) -> None:
     """Neither seconds since 1970, nor anything else that nobody would expect."""
-    given = [digits] if name in ("hours", "hours_in", "times") else digits
-    toolset = Toolset([Shift])
-    for tool, arguments in (
-        ("db_create", {"data": {name: given}}),
-        ("db_read", {"filters": [{"field": name, "op": "=", "value": given}]}),
-    ):
-        error = toolset.call(session, tool, {"table": "shifts", **arguments})["error"]
-        assert (error["code"], error["field"]) == ("invalid_value", name)
+    for name in GIVEN:
+        for digits in ["20260101", "2026", "0", "-1", "1.5", "1e5", "nan", " 7 "]:
+            given = [digits] if name in ("hours", "hours_in", "times") else digits
+            toolset = Toolset([Shift])
+            for tool, arguments in (
+                ("db_create", {"data": {name: given}}),
+                ("db_read", {"filters": [{"field": name, "op": "=", "value": given}]}),
+            ):
+                error = toolset.call(session, tool, {"table": "shifts", **arguments})["error"]
+                assert (error["code"], error["field"]) == ("invalid_value", name)

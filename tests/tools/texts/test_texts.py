@@ -252,51 +252,50 @@ def test_a_filter_on_what_is_shown_finds_the_row(notes: Engine, chat: RefSession
     assert [len(read(chat, each)) for each in (through, aside)] in ([1, 0], [0, 1])
 
 
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        ({"title": "of <key_9>"}, "invalid_value"),
-        ({"title": "of <nothing_1>"}, "invalid_value"),
-        ({"title": "of <key_99999999999>"}, "invalid_value"),
-        ({"title": "of <order_1>"}, "invalid_value"),
-        ({"title": "all…<cut: 5 more characters>"}, "invalid_value"),
-        ({"tags": ["<cut: 5 more characters>"]}, "invalid_value"),
-        ({"extra": {"a": [{"<cut: 2 more levels>": 1}]}}, "invalid_value"),
-        ({"extra": {"<key_9>": 1}}, "invalid_value"),
-        ({"extra": {"<note_1>": 1, str(FIRST): 2}}, "invalid_value"),
-        ({"orders": [1]}, "invalid_value"),
-        ({"orders": ["<note_1>", "<order_9>"]}, "invalid_value"),
-        ({"orders": ["a <order_1>"]}, "invalid_value"),
-        ({"orders": ["<bill_1>"]}, "invalid_value"),
-        ({"orders": ["<order_1:hex>"]}, "invalid_value"),
-        ({"basket": {"sum": "<order_1>"}}, "invalid_value"),
-        ({"basket": {"order_id": 1}}, "invalid_value"),
-        ({"title": "<gen_note_1>"}, "draft_ref"),
-        ({"title": "<gen_note_2>"}, "invalid_value"),
-        ({"about_id": "<note_1>"}, "unknown_ref"),
-        ({"about_id": "key_1"}, "unknown_ref"),
-        ({"device": "<note_1>"}, "invalid_value"),
-    ],
-)
-def test_what_stands_for_nothing_is_refused(
-    notes: Engine, chat: RefSession, data: Answer, code: str
-) -> None:
+# data of a note -> the code of the error for it
+FOR_NOTHING: list[tuple[Answer, str]] = [
+    ({"title": "of <key_9>"}, "invalid_value"),
+    ({"title": "of <nothing_1>"}, "invalid_value"),
+    ({"title": "of <key_99999999999>"}, "invalid_value"),
+    ({"title": "of <order_1>"}, "invalid_value"),
+    ({"title": "all…<cut: 5 more characters>"}, "invalid_value"),
+    ({"tags": ["<cut: 5 more characters>"]}, "invalid_value"),
+    ({"extra": {"a": [{"<cut: 2 more levels>": 1}]}}, "invalid_value"),
+    ({"extra": {"<key_9>": 1}}, "invalid_value"),
+    ({"extra": {"<note_1>": 1, str(FIRST): 2}}, "invalid_value"),
+    ({"orders": [1]}, "invalid_value"),
+    ({"orders": ["<note_1>", "<order_9>"]}, "invalid_value"),
+    ({"orders": ["a <order_1>"]}, "invalid_value"),
+    ({"orders": ["<bill_1>"]}, "invalid_value"),
+    ({"orders": ["<order_1:hex>"]}, "invalid_value"),
+    ({"basket": {"sum": "<order_1>"}}, "invalid_value"),
+    ({"basket": {"order_id": 1}}, "invalid_value"),
+    ({"title": "<gen_note_1>"}, "draft_ref"),
+    ({"title": "<gen_note_2>"}, "invalid_value"),
+    ({"about_id": "<note_1>"}, "unknown_ref"),
+    ({"about_id": "key_1"}, "unknown_ref"),
+    ({"device": "<note_1>"}, "invalid_value"),
+]
+
+
+def test_what_stands_for_nothing_is_refused(notes: Engine, chat: RefSession) -> None:
     """Before anything is stored or looked for; by filters and expectations too."""
     keep(notes, Note(id=FIRST, title="as it was"))
     assert chat.conversation is not None
     chat.conversation.refer_all(Order, [1])
     chat.conversation.refer_pairs([("bill", 1)])
     chat.conversation.draft(Note, {"title": "pending"})
-    assert refused(chat, **data)["code"] == code
-    assert stored(notes)[FIRST]["title"] == "as it was"
-    asked = {"table": "notes", "filters": [by_id("note_1")], "data": {"tags": []}}
-    error = toolset.call(chat, "db_update", {**asked, "expect": data})["error"]
-    assert error["code"] in (code, "unexpected_row")
-    name, value = next(iter(data.items()))
-    op = "=" if name in ("title", "tags", "about_id", "device") else "contains"
-    filters = [{"field": name, "op": op, "value": value}]
-    error = toolset.call(chat, "db_delete", {"table": "notes", "filters": filters})["error"]
-    assert error["code"] == code
+    for data, code in FOR_NOTHING:
+        assert refused(chat, **data)["code"] == code, data
+        assert stored(notes)[FIRST]["title"] == "as it was"
+        asked = {"table": "notes", "filters": [by_id("note_1")], "data": {"tags": []}}
+        error = toolset.call(chat, "db_update", {**asked, "expect": data})["error"]
+        assert error["code"] in (code, "unexpected_row")
+        name, value = next(iter(data.items()))
+        op = "=" if name in ("title", "tags", "about_id", "device") else "contains"
+        filters = [{"field": name, "op": op, "value": value}]
+        error = toolset.call(chat, "db_delete", {"table": "notes", "filters": filters})["error"]
+        assert error["code"] == code
 
 
 def test_what_looks_like_a_mark_is_written_with_a_backslash(
