@@ -47,16 +47,12 @@ from sqlglot import expressions as exp
 
 from alfred_refs import sqla
 from alfred_refs.tools.errors import invalid_sql
-from alfred_refs.tools.sql import (
-    calls,
-    calls as windows,
-    expressions,
-    expressions as conditions,
-    expressions as conversions,
-    expressions as operators,
-)
-from alfred_refs.tools.sql.calls import order_elements
+from alfred_refs.tools.sql.calls import CALL_BUILDERS, WINDOW_BUILDERS, order_elements
 from alfred_refs.tools.sql.expressions import (
+    CONDITION_BUILDERS,
+    CONVERSION_BUILDERS,
+    OPERATOR_BUILDERS,
+    VALUE_BUILDERS,
     condition_of,
     element_of,
     integer_of,
@@ -205,14 +201,8 @@ def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
     if side == "RIGHT":
         from_ = right.from_.outerjoin(left.from_, condition)
     else:
-        from_ = left.from_.join(
-            right.from_, condition, isouter=_is_outer(side), full=side == "FULL"
-        )
+        from_ = left.from_.join(right.from_, condition, isouter=side != "", full=side == "FULL")
     return _Rows(from_, sources, columns)
-
-
-def _is_outer(side: str) -> bool:
-    return side != ""
 
 
 def _in_common(left: _Rows, right: _Rows) -> list[str]:
@@ -421,12 +411,12 @@ def _rows(node: Any, scope: Scope) -> Value:
 
 
 BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
-    **expressions.VALUE_BUILDERS,
-    **operators.OPERATOR_BUILDERS,
-    **calls.CALL_BUILDERS,
-    **conditions.CONDITION_BUILDERS,
-    **conversions.CONVERSION_BUILDERS,
-    **windows.WINDOW_BUILDERS,
+    **VALUE_BUILDERS,
+    **OPERATOR_BUILDERS,
+    **CALL_BUILDERS,
+    **CONDITION_BUILDERS,
+    **CONVERSION_BUILDERS,
+    **WINDOW_BUILDERS,
 }
 """The builders of all expressions, by node class."""
 
