@@ -1,4 +1,4 @@
-"""What a model takes rows to be: labels beside the refs that it writes, which a slip betrays."""
+"""Writes give the labels of the rows they name; a wrong ref is refused."""
 
 from __future__ import annotations
 

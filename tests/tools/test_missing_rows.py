@@ -1,4 +1,4 @@
-"""Rows that went without a word: their refs say so at their first use, and not what hides them."""
+"""Refs of rows that were deleted elsewhere are reported at their first use, unlike hidden rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a draft says is what is saved: two things that cannot both be are refused."""
+"""New rows are saved as they are described; contradictions are refused."""
 
 from __future__ import annotations
 
