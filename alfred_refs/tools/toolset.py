@@ -525,17 +525,17 @@ class Toolset:
             @toolset.tool
             def ship(session: RefSession, order: Ref[Order], on: date) -> Order: ...
 
-        A model is told its name, the first paragraph of its docstring, and the types of its
-        parameters; those of a session's class or of `Conversation` are the call's own, and no
-        model sees them.
+        The model's definition of the tool has its name, the first paragraph of its docstring, and
+        the types of its parameters. Parameters of a session class or of `Conversation` are filled
+        in by the call, and no model sees them.
 
         Args:
             function: with types; `async def` for asynchronous sessions.
-            name: what a model calls it; otherwise that is its own name.
+            name: the tool's name; the function's by default.
             read_only: whether it changes nothing.
 
         Raises:
-            SetupError: the name is taken, or a model could not be told how to call it.
+            SetupError: the name is taken, or the function lacks a docstring or a type.
         """
 
         def add(function: _F) -> _F:
