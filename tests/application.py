@@ -1,4 +1,4 @@
-"""An application with an Alembic environment of its own, written as `docs/registry.md` says."""
+"""An application with its own Alembic environment, set up as in `docs/registry.md`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ IN_A_SCHEMA = "In a schema of their own"
 
 
 def programs(section: str) -> list[str]:
-    """Return the programs of one of the page's sections."""
+    """Return the programs in a section of the page."""
     text = PAGE.read_text("utf-8").partition(f"\n### {section}\n")[2].partition("\n##")[0]
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 class Application:
-    """Its environment is made anew by `alembic init`, its revisions by `alembic revision`.
+    """An Alembic environment made by `alembic init`, with the application's module `myapp`.
 
     Args:
-        directory: where to make it.
+        directory: of the environment.
         engine: on its database.
-        monkeypatch: takes its module `myapp` away after the test.
+        monkeypatch: removes the module `myapp` after the test.
         template: of `alembic init`.
     """
 
@@ -61,19 +61,19 @@ class Application:
         self.config.set_main_option("script_location", str(directory / "migrations"))
         self.directory = directory / "migrations"
         command.init(self.config, str(self.directory), template=template)
-        self.config.config_file_name = None  # it would silence the loggers that there are
+        self.config.config_file_name = None  # the file would disable existing loggers
 
     def environment(self, program: str) -> None:
-        """Put a program in the place of the environment's `env.py`."""
+        """Replace `env.py` by a program."""
         (self.directory / "env.py").write_text(program)
 
     def lists(self, metadata: MetaData, program: str = programs(BY_ITSELF)[0]) -> None:
-        """List the registry's tables as one of its versions has them."""
+        """Add the registry's tables, as of some version, to the environment's metadata."""
         self.module.registry = SimpleNamespace(metadata=metadata)
         self.environment(program)
 
     def autogenerate(self, upgrade: bool = True) -> list[str]:
-        """Make a revision by `alembic revision --autogenerate`, and return what it does."""
+        """Run `alembic revision --autogenerate`, and return the operations with their tables."""
         script = command.revision(self.config, autogenerate=True)
         path = Path(getattr(script, "path"))  # noqa: B009  # one, or a list of them
         if upgrade:
@@ -82,7 +82,7 @@ class Application:
         return [" ".join(step) for step in re.findall(r"op\.(\w\w+)\((?:op\.f\()?'(\w+)'", steps)]
 
     def revision(self, program: str) -> None:
-        """Make a revision by `alembic revision`, with a program for its functions."""
+        """Run `alembic revision`, and add a program with its functions."""
         script = command.revision(self.config)
         path = Path(getattr(script, "path"))  # noqa: B009  # one, or a list of them
         path.write_text(f"{path.read_text()}\n\n{program}")

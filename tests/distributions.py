@@ -1,7 +1,7 @@
-"""Look into a built sdist and wheel: `python -m tests.distributions dist`, as `run.py wheel` does.
+"""Check the contents of sdist and wheel: `python -m tests.distributions dist`.
 
-The wheel has the package, its migrations and what is said of it, and nothing else; the sdist has
-that and what it takes to test it. Neither has what was made on the way.
+The wheel has the package, its migrations and metadata, and nothing else. The sdist has the tests
+too. Neither has build artefacts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# folder of the checkout -> where its files are in the wheel
+# folder of the checkout -> folder in the wheel
 PACKED = {"alfred_refs": "alfred_refs", "alembic": "alfred_refs/store/migrations"}
 
 IN_SDIST = (
@@ -28,7 +28,7 @@ MADE = ("__pycache__", ".venv", "build/", ".pyc", ".git/", "_cache/")
 
 
 def expected() -> set[str]:
-    """Return the files of the package that a wheel has."""
+    """Return the expected files of a wheel."""
     return {
         f"{inside}/{path.relative_to(ROOT / folder).as_posix()}"
         for folder, inside in PACKED.items()
@@ -38,7 +38,7 @@ def expected() -> set[str]:
 
 
 def faults_of_wheel(wheel: Path) -> Iterator[str]:
-    """Yield what is missing in a wheel, what is too much, and what it says wrongly of itself."""
+    """Yield missing and unexpected files of a wheel, and errors in its metadata."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         about = next(name for name in names if name.endswith(".dist-info/METADATA"))
@@ -59,7 +59,7 @@ def _faults_of_metadata(told: Message) -> Iterator[str]:
 
 
 def faults_of_sdist(sdist: Path) -> Iterator[str]:
-    """Yield what is missing in an sdist, and what is too much."""
+    """Yield missing and unexpected files of an sdist."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {path.relative_to(ROOT).as_posix() for path in (ROOT / "alfred_refs").rglob("*.py")}
@@ -68,7 +68,7 @@ def faults_of_sdist(sdist: Path) -> Iterator[str]:
 
 
 def main(built: Path) -> int:
-    """Print what is wrong with the distributions in a folder, and return an exit code."""
+    """Print the errors of the distributions in a folder, and return an exit code."""
     [wheel], [sdist] = built.glob("*.whl"), built.glob("*.tar.gz")
     faults = [*faults_of_wheel(wheel), *faults_of_sdist(sdist)]
     for fault in faults:

@@ -1,4 +1,4 @@
-"""Fixtures: the same as `fix_session`'s, awaited, with each asynchronous driver."""
+"""Fixtures: those of `fix_session` for asynchronous sessions, with each asynchronous driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def async_engine(
 
 @pytest.fixture
 def log(async_engine: AsyncEngine) -> TravelLog:
-    """A store that tells of its round trips, on the asynchronous engine."""
+    """A store that records its round trips, on the asynchronous engine."""
     return TravelLog(async_engine.sync_engine)
 
 
@@ -38,7 +38,7 @@ def chat(log: TravelLog) -> Conversation:
 
 @pytest.fixture
 def async_sessions(async_engine: AsyncEngine) -> AsyncSessions:
-    """A factory of asynchronous sessions that take a conversation."""
+    """A factory of asynchronous sessions."""
     return async_sessionmaker(async_engine, class_=AsyncRefSession, expire_on_commit=False)
 
 

@@ -1,6 +1,6 @@
-"""Fixtures: the example's tables, loaded once and copied for each test that asks for them.
+"""Fixtures: the example's tables, loaded once into a template that tests copy.
 
-Test modules of the example name this one in `pytest_plugins`; no others need to import it.
+Test modules of the example list this module in `pytest_plugins`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.fix_postgres import database_like
 
 @pytest.fixture(scope="session")
 def extensions(administration: Engine) -> None:
-    """What the example needs of the server: without it, its tests are skipped, and say why."""
+    """The server's extensions that the example needs; without them, its tests are skipped."""
     with administration.connect() as connection:
         if missing := missing_extensions(connection):
             pytest.skip(missing)
@@ -30,7 +30,7 @@ def extensions(administration: Engine) -> None:
 def kitchen_template(administration: Engine, extensions: None) -> Iterator[str]:  # noqa: ARG001
     """The name of a database with the example's rows and the registry's tables."""
     with database_like(administration) as url:
-        engine = create_engine(url, poolclass=NullPool)  # connected to, it cannot be copied
+        engine = create_engine(url, poolclass=NullPool)  # an open connection would prevent copies
         Base.metadata.create_all(engine)
         RefRegistry(engine).create_tables()
         with Session(engine) as session, session.begin():
@@ -40,7 +40,7 @@ def kitchen_template(administration: Engine, extensions: None) -> Iterator[str]:
 
 @pytest.fixture
 def loaded_kitchen(administration: Engine, kitchen_template: str) -> Iterator[Engine]:
-    """An engine on a loaded kitchen that is the test's own."""
+    """An engine on the test's own copy of the loaded kitchen."""
     with database_like(administration, kitchen_template) as url:
         engine = create_engine(url)
         yield engine

@@ -1,4 +1,4 @@
-"""Fixtures: the tables of two owners, with rows of each and shared ones, and their sessions."""
+"""Fixtures: tables with rows of two owners and shared rows, and sessions on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Ownership, RefSession
 from tests import owned
-from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
+from tests.fix_postgres import DatabasePool, connected, database_pool
 from tests.owned import Cat, Dog, Ingredient, Line, Plan, Recipe, Remark, Shelf, User
 
 WHO = ("ann", "bob", "all")
@@ -21,7 +21,7 @@ WHO = ("ann", "bob", "all")
 
 @dataclass(frozen=True)
 class World:
-    """The keys of the rows that are there, by whose they are: ann's, bob's or all people's."""
+    """The keys of all rows, by owner: ann, bob, or all for shared rows."""
 
     users: dict[str, uuid.UUID]
     recipes: dict[str, uuid.UUID]
@@ -34,21 +34,21 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def owned_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+def owned_databases(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the owned tables."""
 
     def prepare(url: str) -> None:
         with connected(url) as connection:
             owned.Base.metadata.create_all(connection)
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @pytest.fixture
-def owned_engine(owned_databases: PreparedDatabases) -> Iterator[Engine]:
+def owned_engine(owned_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a database with the owned tables."""
-    with owned_databases.lent() as url:
+    with owned_databases.lease() as url:
         engine = create_engine(url)
         yield engine
         engine.dispose()
@@ -56,7 +56,7 @@ def owned_engine(owned_databases: PreparedDatabases) -> Iterator[Engine]:
 
 @pytest.fixture
 def world(owned_engine: Engine) -> World:
-    """Rows of ann, of bob and of all: a recipe of each with a line and a remark, and more."""
+    """Rows of ann, bob and shared ones: each a recipe with a line and a remark, and more."""
     made = {name: {who: uuid.uuid4() for who in WHO} for name in World.__annotations__}
     salt = uuid.uuid4()
     with Session(owned_engine) as session:
@@ -87,31 +87,31 @@ def _add_rows(session: Session, made: dict[str, dict[str, uuid.UUID]], who: str)
 
 @pytest.fixture
 def ownership() -> Ownership:
-    """How the rows of the tables belong."""
+    """The ownership of the tables."""
     return owned.ownership()
 
 
 @pytest.fixture
 def ann(owned_engine: Engine, world: World, ownership: Ownership) -> Iterator[RefSession]:
-    """A session on behalf of ann, which shows keys."""
+    """A session of ann without a conversation, which shows keys."""
     with RefSession(owned_engine, owner=ownership.of(world.users["ann"])) as session:
         yield session
 
 
 @pytest.fixture
 def plainly(owned_engine: Engine) -> Callable[[Any], list[Any]]:
-    """Return what the database has, whoever owns it: all scalars of a statement."""
+    """Return all scalars of a statement, whoever owns the rows."""
 
-    def ask(statement: Any) -> list[Any]:
+    def scalars(statement: Any) -> list[Any]:
         with Session(owned_engine) as session:
             return list(session.scalars(statement).all())
 
-    return ask
+    return scalars
 
 
 @pytest.fixture
 def sent_owned(owned_engine: Engine, world: World) -> list[str]:
-    """The statements sent through the engine, growing as they are sent."""
+    """The statements sent through the engine, as they are sent."""
     del world
     statements: list[str] = []
 

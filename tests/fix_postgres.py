@@ -1,4 +1,8 @@
-"""Fixtures: a PostgreSQL server for the session, an empty database for each test."""
+"""Fixtures: one PostgreSQL server per process, an empty database for each test.
+
+Creating a database takes longer than most tests, so databases are pooled: each pool has a
+template and hands out copies, which are emptied after the test and used again.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ CUT = (
     "where datname = current_database() and pid <> pg_backend_pid()"
 )
 
-# copies keep the object identifiers of their template
+# equal in a copy and its template until a test changes the schema: copies keep object identifiers
 CATALOGUE = """
 select
     (select array_agg(row(attrelid, attname, atttypid, attnotnull, attidentity)::text
@@ -57,8 +61,8 @@ select greatest(16383, (select max(oid) from pg_class), (select max(oid) from pg
     (select max(oid) from pg_proc), (select max(oid) from pg_namespace))
 """
 
-# what was made in a copy has a higher identifier than all that its template has; what goes along
-# with something else is not there any more when its turn comes
+# objects created in a copy have higher identifiers than those of its template; CASCADE may have
+# dropped an object before its turn comes
 DROP = """
 do $$
 declare
@@ -107,8 +111,8 @@ declare
     each record;
 begin
     for each in select oid::regclass as name from pg_class where relkind = 'r' and oid > 16383
-        and relname <> 'alfred_refs_alembic_version'  -- says that the tables are as they were made
-        order by oid desc  -- tables that refer to others were made after them
+        and relname <> 'alfred_refs_alembic_version'  -- the revision of the tables
+        order by oid desc  -- tables were created after those that they refer to
     loop
         execute 'delete from ' || each.name;
     end loop;
@@ -129,7 +133,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Provided]:
 
 @pytest.fixture(scope="session")
 def administration(server: Provided) -> Iterator[Engine]:
-    """An engine that makes and drops databases, which is done outside a transaction."""
+    """An engine in autocommit mode, to create and drop databases."""
     engine = create_engine(server.url, isolation_level="AUTOCOMMIT")
     yield engine
     engine.dispose()
@@ -137,7 +141,7 @@ def administration(server: Provided) -> Iterator[Engine]:
 
 @contextmanager
 def database_like(administration: Engine, template: str = "template1") -> Iterator[str]:
-    """Make a database, empty or a copy of another, yield its URL, password included, drop it."""
+    """Create a database, empty or a copy; yield its URL, password included; drop it."""
     name = f"test_{uuid.uuid4().hex}"
     with administration.connect() as connection:
         connection.exec_driver_sql(f"create database {name} template {template}")
@@ -150,26 +154,26 @@ def database_like(administration: Engine, template: str = "template1") -> Iterat
 
 @pytest.fixture
 def database_url(
-    request: pytest.FixtureRequest, prepared: PreparedDatabases, empty: PreparedDatabases
+    request: pytest.FixtureRequest, prepared: DatabasePool, empty: DatabasePool
 ) -> Iterator[str]:
-    """The URL, password included, of a database that is the test's alone.
+    """The URL, password included, of the test's own database.
 
-    It is empty, unless the test asks for `tables`, or is marked so.
+    It is empty unless the test uses the fixture `tables` or has the mark of that name.
     """
     has_tables = "tables" in request.fixturenames or request.node.get_closest_marker("tables")
-    with (prepared if has_tables else empty).lent() as url:
+    with (prepared if has_tables else empty).lease() as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def empty(administration: Engine) -> Iterator[PreparedDatabases]:
-    """Databases with nothing."""
-    with databases_prepared(administration, lambda _: None) as databases:
+def empty(administration: Engine) -> Iterator[DatabasePool]:
+    """Empty databases."""
+    with database_pool(administration, lambda _: None) as databases:
         yield databases
 
 
 @pytest.fixture(scope="session")
-def prepared(administration: Engine) -> Iterator[PreparedDatabases]:
+def prepared(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the tests' and the registry's tables."""
 
     def prepare(url: str) -> None:
@@ -177,61 +181,61 @@ def prepared(administration: Engine) -> Iterator[PreparedDatabases]:
             Base.metadata.create_all(connection)
             PostgresStore(connection.engine).create_tables()
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @pytest.fixture(scope="session")
-def partitioned_databases(administration: Engine) -> Iterator[PreparedDatabases]:
-    """Databases with the registry's tables alone, partitioned as `docs/registry.md` tells how."""
+def partitioned_databases(administration: Engine) -> Iterator[DatabasePool]:
+    """Databases with the registry's tables, partitioned by the recipe of `docs/registry.md`."""
 
     def prepare(url: str) -> None:
         schema.migrate(url)
         partition(url)
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @contextmanager
-def databases_prepared(
+def database_pool(
     administration: Engine, prepare: Callable[[str], object]
-) -> Iterator[PreparedDatabases]:
-    """Yield databases that have what is made once, lent to one test after the other.
+) -> Iterator[DatabasePool]:
+    """Yield a pool of copies of a database.
 
     Args:
-        administration: where databases are made.
-        prepare: makes the tables in the database of a URL, and leaves no row in them.
+        administration: an engine to create databases with.
+        prepare: creates the tables in the template with this URL, without rows.
     """
     with ExitStack() as stack:
         template = stack.enter_context(database_like(administration))
         prepare(template)
-        yield PreparedDatabases(administration, template, stack)
+        yield DatabasePool(administration, template, stack)
 
 
-class PreparedDatabases:
-    """Copies of a template, which are emptied and lent again: making one takes longer than a test.
+class DatabasePool:
+    """Copies of a template, each used by one test at a time and emptied afterwards.
 
-    A test may leave anything behind: what it made is dropped. What else it did to the catalogue is
-    found by comparing it with the template's; such a copy is dropped. Each copy keeps a connection
-    of ours, named `BETWEEN_TESTS`: on a new one the same takes five times as long.
+    A test may leave anything behind. Objects that it created are dropped. If the catalogue then
+    still differs from the template's, the copy is dropped. The pool keeps a connection to each
+    copy, named `BETWEEN_TESTS`: with a new one, cleaning takes five times as long.
     """
 
     def __init__(self, administration: Engine, template: str, stack: ExitStack) -> None:
-        """Take a template's URL, and what drops the copies in the end."""
+        """Take a template's URL, and the stack that drops the copies in the end."""
         self._administration = administration
         self._template = str(make_url(template).database)
         self._stack = stack
         self._kept: dict[str, psycopg.Connection[Any]] = {}
-        self._made: dict[str, ExitStack] = {}  # closed, it drops the copy
+        self._made: dict[str, ExitStack] = {}  # copy -> closing this drops it
         self._free: list[str] = []
         with client(template) as connection:
             self._catalogue = catalogue(connection)
             self._drop = DROP.format(highest=connection.execute(HIGHEST).fetchone()[0])  # type: ignore[index]
 
     @contextmanager
-    def lent(self) -> Iterator[str]:
-        """Yield the URL of a copy whose tables are empty."""
+    def lease(self) -> Iterator[str]:
+        """Yield the URL of a copy with empty tables."""
         url = self._free.pop() if self._free else self._copy()
         yield url
         if self._is_restored(url):
@@ -255,7 +259,7 @@ class PreparedDatabases:
         kept = self._kept[url]
         try:
             kept.execute(CUT)
-        except psycopg.OperationalError:  # the test has cut all connections
+        except psycopg.OperationalError:  # the test has terminated all connections
             kept = self._connect(url)
         try:
             if catalogue(kept) != self._catalogue:
@@ -264,27 +268,27 @@ class PreparedDatabases:
                 if catalogue(kept) != self._catalogue:
                     return False
             kept.execute(EMPTY)
-        except psycopg.Error:  # what is there cannot be dropped, or is locked
+        except psycopg.Error:  # an object cannot be dropped, or is locked
             return False
         return True
 
 
 @contextmanager
 def connected(url: str) -> Iterator[Connection]:
-    """Connect to a database, each statement a transaction of its own."""
+    """Connect to a database in autocommit mode."""
     engine = create_engine(url, poolclass=sqlalchemy.NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         yield connection
 
 
 def catalogue(connection: psycopg.Connection[Any]) -> tuple[Any, ...] | None:
-    """Return what tells whether somebody changed more than rows."""
+    """Return the parts of the catalogue that change with the schema."""
     return connection.execute(CATALOGUE).fetchone()
 
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    """An engine on the test's own empty database."""
+    """An engine on the test's own database."""
     engine = create_engine(database_url)
     yield engine
     engine.dispose()
@@ -293,7 +297,7 @@ def engine(database_url: str) -> Iterator[Engine]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what the tests ran on."""
+    """Print the versions that the tests ran on."""
     terminalreporter.section("what the tests ran on")
     terminalreporter.line(f"SQLAlchemy {sqlalchemy.__version__}")
     servers: set[str] = config.stash[SERVERS]
@@ -302,22 +306,22 @@ def pytest_terminal_summary(
 
 
 class ServersOfWorkers:
-    """Hands on what the tests ran on from the processes that ran them, of `pytest-xdist`."""
+    """Collects the servers of the worker processes of `pytest-xdist`."""
 
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over what a process says as it ends."""
+        """Add the servers of a worker that has finished."""
         node.config.stash[SERVERS].update(getattr(node, "workeroutput", {}).get("servers", ()))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Listen to other processes, if there may be any."""
+    """Register the collector where `pytest-xdist` is installed."""
     config.stash[SERVERS] = set()
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(ServersOfWorkers())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that began this one."""
+    """Send a worker's servers to the controller."""
     if hasattr(session.config, "workeroutput"):
         servers: set[str] = session.config.stash[SERVERS]
         session.config.workeroutput["servers"] = sorted(servers)

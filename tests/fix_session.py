@@ -1,4 +1,4 @@
-"""Fixtures: the tests' tables, a registry beside them, and sessions in one conversation."""
+"""Fixtures: the tests' tables, a registry in the same database, sessions in one conversation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.models import Base, Recipe
 
 
 class TravelLog(PostgresStore):
-    """A Postgres store that writes down each round trip it makes, by the method's name."""
+    """A PostgreSQL store that records the name of each method that makes a round trip."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -27,39 +27,39 @@ class TravelLog(PostgresStore):
         keys: Sequence[EntityKey],
         labels: Mapping[EntityKey, str] = NO_LABELS,
     ) -> list[Entry]:
-        """Write it down."""
+        """Record the call."""
         self.trips.append("refer")
         return super().refer(address, keys, labels)
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
-        """Write it down."""
+        """Record the call."""
         self.trips.append("resolve")
         return super().resolve(address, refs)
 
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
-        """Write it down."""
+        """Record the call."""
         self.trips.append("refs_of")
         return super().refs_of(address, keys)
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        """Write it down."""
+        """Record the call."""
         self.trips.append("read_drafts")
         return super().read_drafts(address, refs)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
-        """Write it down."""
+        """Record the call."""
         self.trips.append("label")
         super().label(address, labels)
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
-        """Write it down."""
+        """Record the call."""
         self.trips.append("mark")
         super().mark(address, keys, gone)
 
 
 @pytest.fixture
 def one_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One declarative base in the process, as applications have: other tests declare more."""
+    """Hide the declarative bases of other tests, as an application has only one."""
     monkeypatch.setattr(sqla, "mappers", lambda: sqla.mappers_of(Base.registry))
 
 
@@ -71,7 +71,7 @@ def tables(engine: Engine) -> Engine:
 
 @pytest.fixture
 def store(tables: Engine) -> TravelLog:
-    """A store in the test's database that tells of its round trips."""
+    """A store in the test's database that records its round trips."""
     return TravelLog(tables)
 
 
@@ -89,7 +89,7 @@ def conversation(registry: RefRegistry) -> Conversation:
 
 @pytest.fixture
 def sessions(tables: Engine) -> sessionmaker[RefSession]:
-    """A factory of sessions that take a conversation."""
+    """A factory of sessions."""
     return sessionmaker(tables, class_=RefSession)
 
 
@@ -104,7 +104,7 @@ def session(
 
 @pytest.fixture
 def recipes(tables: Engine) -> list[Recipe]:
-    """Five saved recipes, named A to E, as a plain session has them: with their keys."""
+    """Five saved recipes, A to E, from a plain session, so with their keys."""
     with Session(tables, expire_on_commit=False) as plain:
         recipes = [Recipe(name=name) for name in "ABCDE"]
         plain.add_all(recipes)
@@ -114,7 +114,7 @@ def recipes(tables: Engine) -> list[Recipe]:
 
 @pytest.fixture
 def sent(tables: Engine) -> Iterator[list[str]]:
-    """The statements sent through the application's engine, growing as they are sent."""
+    """The statements sent through the application's engine, as they are sent."""
     statements: list[str] = []
 
     def note(*arguments: object) -> None:

@@ -19,7 +19,7 @@ from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.store import Address, Store
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.store.telemetry import EventSource, Telemetry, observe
-from tests.fix_postgres import PreparedDatabases
+from tests.fix_postgres import DatabasePool
 
 T = TypeVar("T")
 
@@ -103,9 +103,9 @@ def any_store(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.fixture
-def partitioned_engine(partitioned_databases: PreparedDatabases) -> Iterator[Engine]:
+def partitioned_engine(partitioned_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a database that has the registry's tables partitioned."""
-    with partitioned_databases.lent() as url:
+    with partitioned_databases.lease() as url:
         engine = create_engine(url)
         yield engine
         engine.dispose()

@@ -1,4 +1,4 @@
-"""Texts with keys in them, in every spelling, and with what looks like the marks of keys."""
+"""Hypothesis strategy for texts with keys in every spelling, and with look-alikes of key marks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAID = [
     *("cut: 5 more characters", "cut: 1 more levels"),
 ]
 
-# what PostgreSQL has in texts: neither NUL nor half of a surrogate pair
+# PostgreSQL's text has neither NUL nor lone surrogates
 _LETTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 
 
@@ -38,7 +38,7 @@ def _looks_like_a_mark(slashes: int, said: str, end: str) -> str:
 
 
 def texts(keys: st.SearchStrategy[uuid.UUID]) -> st.SearchStrategy[str]:
-    """Make texts with some of these keys in them."""
+    """Generate texts that contain some of these keys."""
     piece = st.one_of(
         st.text(_LETTERS, max_size=20),
         st.text("<>\\:_0123456789abcdefABCDEF-kyxr", max_size=40),

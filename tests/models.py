@@ -1,4 +1,4 @@
-"""The tables that the tests of the library work on: small, and of every kind it must know."""
+"""The tests' models, with every kind of key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from sqlalchemy import ARRAY, Column, ForeignKey, Integer, MetaData, Table, Text, Uuid, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-# Any: a key underneath and a ref above
+# Any: a key in plain sessions, a ref in a conversation
 Key = Annotated[
     Any, mapped_column(Uuid, primary_key=True, server_default=text("gen_random_uuid()"))
 ]
@@ -22,7 +22,7 @@ class Base(DeclarativeBase):
 
 
 class Recipe(Base):
-    """Has a self-reference, and a text column that may look like a ref."""
+    """With a self-reference, and a text column whose values may look like refs."""
 
     __tablename__ = "recipes"
 
@@ -37,7 +37,7 @@ class Recipe(Base):
 
 
 class MealPlan(Base):
-    """Has two foreign keys to one table, one of them not named after it."""
+    """With two foreign keys to one table, one of them under another name."""
 
     __tablename__ = "meal_plans"
 
@@ -50,7 +50,7 @@ class MealPlan(Base):
 
 
 class Preference(Base):
-    """Holds an array of keys, UUIDs that are no keys, and keys left raw."""
+    """With an array of keys, UUIDs that are not keys, and keys that stay raw."""
 
     __tablename__ = "preferences"
 
@@ -66,7 +66,7 @@ class Preference(Base):
 
 
 class Order(Base):
-    """Has integer keys."""
+    """With integer keys."""
 
     __tablename__ = "orders"
 
@@ -75,7 +75,7 @@ class Order(Base):
 
 
 class OrderLine(Base):
-    """Has a composite key: an order's key and a plain number."""
+    """With a composite key: an order's key and a number."""
 
     __tablename__ = "order_lines"
 
@@ -85,7 +85,7 @@ class OrderLine(Base):
 
 
 class RecipeNote(Base):
-    """Has another entity's key as its own primary key."""
+    """With another entity's key as its primary key."""
 
     __tablename__ = "recipe_notes"
 
@@ -94,7 +94,7 @@ class RecipeNote(Base):
 
 
 class Person(Base):
-    """The base of joined and single-table inheritance, with keys that the program sees as text."""
+    """The base of joined and single-table inheritance, with keys of Python type str."""
 
     __tablename__ = "people"
     __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}  # noqa: RUF012
@@ -125,7 +125,7 @@ class Guest(Person):
 
 
 class Box(Base):
-    """Has UUID keys in a text column, as databases without a type for them do."""
+    """With UUID keys in a text column."""
 
     __tablename__ = "boxes"
 

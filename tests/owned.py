@@ -1,4 +1,4 @@
-"""Tables of two people whose rows must not meet, with every way in which rows belong."""
+"""Models of several tenants, with every kind of ownership."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from alfred_refs import Ownership
 
 
 class Base(DeclarativeBase):
-    """Declarative base of the owned tables."""
+    """Declarative base of the owned models."""
 
 
 def key() -> Any:
-    """Return a primary key that the program makes."""
+    """Return a primary key with a default in Python."""
     return mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
 
 
 class User(Base):
-    """A person, who is their own owner."""
+    """An owner, who owns their own row."""
 
     __tablename__ = "users"
 
@@ -30,7 +30,7 @@ class User(Base):
 
 
 class Ingredient(Base):
-    """Of no owner."""
+    """Without an owner: open to all."""
 
     __tablename__ = "ingredients"
 
@@ -54,7 +54,7 @@ recipe_links = Table(
 
 
 class Recipe(Base):
-    """Owned by a column, shared where it is null; has a parent, lines, and links to others."""
+    """Owned by a column, shared where it is null; with parent, lines and links."""
 
     __tablename__ = "recipes"
 
@@ -78,7 +78,7 @@ class Recipe(Base):
 
 
 class Line(Base):
-    """Owned by whom its recipe is."""
+    """Owned through its recipe."""
 
     __tablename__ = "lines"
 
@@ -93,7 +93,7 @@ class Line(Base):
 
 
 class Remark(Base):
-    """Owned by whom its line's recipe is."""
+    """Owned through its line's recipe."""
 
     __tablename__ = "remarks"
 
@@ -105,7 +105,7 @@ class Remark(Base):
 
 
 class Plan(Base):
-    """Owned by a column, and never shared; names a recipe by a foreign key."""
+    """Owned by a column, never shared; with a foreign key to a recipe."""
 
     __tablename__ = "plans"
 
@@ -157,7 +157,7 @@ class Shelf(Base):
 
 
 class Jar(Base):
-    """Names a shelf by a foreign key of two columns."""
+    """With a composite foreign key to a shelf."""
 
     __tablename__ = "jars"
     __table_args__ = (ForeignKeyConstraint(["room", "place"], ["shelves.room", "shelves.place"]),)
@@ -169,7 +169,7 @@ class Jar(Base):
 
 
 class Secret(Base):
-    """Of which no ownership knows."""
+    """Not listed in the ownership."""
 
     __tablename__ = "secrets"
 
@@ -178,7 +178,7 @@ class Secret(Base):
 
 
 def ownership(setting: str | None = None) -> Ownership:
-    """Return how the rows of these tables belong."""
+    """Return the ownership of these models."""
     return Ownership(
         {
             User: "id",

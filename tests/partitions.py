@@ -1,4 +1,4 @@
-"""The recipe of `docs/registry.md` that partitions the registry's tables, to be run by tests."""
+"""Run the recipe of `docs/registry.md` that partitions the registry's tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from alfred_refs.store.schema import metadata
 from tests.explain import client
 
-# the revision that added tables
+# revision -> the tables that it added
 ADDED = {"0004": ["alfred_refs_draft"], "0006": ["alfred_refs_activity", "alfred_refs_step"]}
 
 PAGE = Path(__file__).parents[1] / "docs" / "registry.md"
 
 
 def recipe(partitions: int = 16) -> str:
-    """Return the SQL of the page's section, as it is or with another number of partitions."""
+    """Return the SQL of the page, with a number of partitions."""
     section = PAGE.read_text("utf-8").partition("\n## Partitions\n")[2].partition("\n## ")[0]
     [sql] = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
     edited, found = re.subn(r"(partitions constant int := )\d+;", rf"\g<1>{partitions};", str(sql))
@@ -24,7 +24,7 @@ def recipe(partitions: int = 16) -> str:
 
 
 def recipe_of(revision: str) -> str:
-    """Return the SQL as the page had it when the tables were at a revision."""
+    """Return the SQL for the tables of an older revision."""
     later = {name for added, names in ADDED.items() if revision < added for name in names}
     tables = sorted(metadata.tables.keys() - later)
     listed = ", ".join(tables)
@@ -35,6 +35,6 @@ def recipe_of(revision: str) -> str:
 
 
 def partition(url: str, sql: str | None = None) -> None:
-    """Run the recipe on a database, as `psql -f` does: each statement by itself."""
+    """Run the recipe on a database in autocommit mode, as `psql -f` does."""
     with client(url) as connection:
         connection.execute((sql or recipe()).encode())

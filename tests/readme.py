@@ -1,4 +1,4 @@
-"""The README's first lines, as a program to be run: by the tests, and by the installed wheel."""
+"""Run the programs of the README and of pages, and return what they print."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def first_lines() -> tuple[str, str]:
-    """Return the README's first program and the output it promises."""
+    """Return the README's first program and its expected output."""
     return programs()[0]
 
 
 def programs() -> list[tuple[str, str]]:
-    """Return the README's programs, in order, each with the output it promises."""
+    """Return the README's programs, in order, with their expected outputs."""
     text = README.read_text("utf-8")
     return re.findall(r"```python\n(.*?)```\s+```\n(.*?)```", text, re.DOTALL)
 
 
 def run(program: str, names: dict[str, Any]) -> str:
-    """Run a program and return what it prints, the last line of a traceback included.
+    """Run a program and return its output, including the last line of a traceback.
 
-    What it defines is put into `names`, for the next.
+    Its definitions are added to `names`, for the next program.
     """
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         try:
-            # dont_inherit: a reader's program has no `from __future__` of ours
+            # dont_inherit: a reader's program does not have our `from __future__` import
             code = compile(program, "<page>", "exec", dont_inherit=True)
             exec(code, names)  # noqa: S102  # our own text
         except Exception as error:  # noqa: BLE001  # the README shows one
@@ -45,7 +45,7 @@ def page(path: Path, names: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Run the programs of a page from top to bottom, as a reader would.
 
     Returns:
-        what each prints, and what the page says that it prints.
+        the output of each program, and the expected output.
     """
     found = _PROGRAM.findall(path.read_text("utf-8"))
     return [run(program, names) for program, _ in found], [text for _, text in found]

@@ -1,4 +1,4 @@
-"""What `docs/reference` tells of: the public names of the package, and no others."""
+"""The public names of the package, and the entries of `docs/reference`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENTRY = re.compile(r"^\.\. (?:auto\w+|py:data):: ([\w.]+)$", re.MULTILINE)
 
 
 def public() -> Iterator[str]:
-    """Yield each public name, with the module that it is imported from; one is of one module."""
+    """Yield each public name once, with the module to import it from."""
     names = set(import_module(DOORS[0]).__all__)
     for door in DOORS:
         own = import_module(door).__all__
@@ -39,6 +39,6 @@ def public() -> Iterator[str]:
 
 
 def entries() -> list[str]:
-    """Return the names that the pages have an entry for."""
+    """Return the names with an entry in the pages."""
     found = [_ENTRY.findall(page.read_text("utf-8")) for page in sorted(PAGES.glob("*.md"))]
     return [name for names in found for name in names]

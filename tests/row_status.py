@@ -1,4 +1,4 @@
-"""What the registry knows of a row, as another process reads it, and rows that policies hide."""
+"""The status of a row in the registry, as another process reads it; rows hidden by policies."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from alfred_refs import Conversation, RefRegistry
 
 
 def elsewhere(conversation: Conversation) -> Conversation:
-    """Return the conversation as another process has it."""
+    """Return the conversation as another process opens it."""
     return RefRegistry(store=conversation._store).conversation(conversation.id)
 
 
-def fate_of(conversation: Conversation, ref: str) -> str | None:
-    """Return how a row went, as the registry has it, without a look at its table."""
+def status_of(conversation: Conversation, ref: str) -> str | None:
+    """Return the status of a row in the registry: None if it exists."""
     [entry] = [each for each in elsewhere(conversation).entries() if each.ref == ref]
     return entry.gone
 
 
 @contextmanager
 def hiding(engine: Engine, table: str, condition: str) -> Iterator[Engine]:
-    """Yield an engine of a role to which row-level security shows some rows of a table.
+    """Yield an engine of a role that sees only some rows of a table, by row-level security.
 
     Args:
         engine: of a superuser, on the same database.
-        table: that gets a policy; all others the role may read and write.
-        condition: of the rows that it shows, in SQL.
+        table: gets the policy; the role may read and write all others.
+        condition: of the visible rows, in SQL.
     """
     role = f"reader_{uuid.uuid4().hex}"
     with engine.begin() as connection:

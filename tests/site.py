@@ -1,8 +1,7 @@
-"""Look whether the site holds together: `python -m tests.site build/site`, as `run.py docs` does.
+"""Check links and names of the built site: `python -m tests.site build/site`.
 
-Each link leads to a page of it, and to an anchor that is there; other sites are not asked. Each
-public name is in the inventory, by which other projects link to it, and in the index that the
-site's own search looks through.
+Each link within the site must lead to an existing page and anchor. Each public name must be in the
+inventory, which other projects use for links, and in the index of the site's search.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tests import reference
 
 
 class Page(HTMLParser):
-    """The anchors of a page, and where its links lead.
+    """The anchors and links of a page.
 
     Args:
         path: of the page's file.
@@ -32,7 +31,7 @@ class Page(HTMLParser):
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what an element says of itself."""
+        """Collect the id and link of an element."""
         del tag
         told = dict(attrs)
         self.anchors.update(filter(None, [told.get("id")]))
@@ -40,7 +39,7 @@ class Page(HTMLParser):
 
 
 def dead_links(site: Path) -> Iterator[str]:
-    """Yield the links between pages that lead nowhere."""
+    """Yield broken links within the site."""
     pages = {path: Page(path) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         for link in sorted(page.links):
@@ -55,7 +54,7 @@ def dead_links(site: Path) -> Iterator[str]:
 
 
 def unfound_names(site: Path) -> Iterator[str]:
-    """Yield what tells of public names that cannot be found."""
+    """Yield messages about public names that cannot be found."""
     inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     linked = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
     index = (site / "searchindex.js").read_text("utf-8")
@@ -69,7 +68,7 @@ def unfound_names(site: Path) -> Iterator[str]:
 
 
 def main(site: Path) -> int:
-    """Print what is wrong with a site, and return an exit code."""
+    """Print the errors of a site, and return an exit code."""
     faults = [*dead_links(site.resolve()), *unfound_names(site)]
     for fault in faults:
         sys.stderr.write(f"{fault}\n")

@@ -1,6 +1,6 @@
-"""Try the installed wheel: `python -I tests/smoke_wheel.py`, in an environment with nothing else.
+"""Smoke test of the installed wheel: `python -I tests/smoke_wheel.py`, in its own environment.
 
-`python3 run.py wheel` makes that environment, and gives an empty database in `DATABASE_URL`.
+`python3 run.py wheel` creates the environment, and sets `DATABASE_URL` to an empty database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Base(DeclarativeBase):
 
 
 class Recipe(Base):
-    """What is cooked."""
+    """A recipe."""
 
     __tablename__ = "recipes"
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -37,7 +37,7 @@ class Recipe(Base):
 
 
 class MealPlan(Base):
-    """What is cooked when."""
+    """A recipe planned for a day."""
 
     __tablename__ = "meal_plans"
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -46,7 +46,7 @@ class MealPlan(Base):
 
 
 def main(url: str) -> None:
-    """Check that the wheel holds what its users need and that it works, and say so."""
+    """Run all checks, and report success."""
     check_files()
     check_command(url)
     engine = create_engine(url)
@@ -61,7 +61,7 @@ def main(url: str) -> None:
 
 
 def check_files() -> None:
-    """Check what the wheel has put beside the modules."""
+    """Check the files that are not modules."""
     package = importlib.resources.files(alfred_refs)
     assert str(package).startswith(sys.prefix), f"{package} is not what was installed"
     assert (package / "py.typed").is_file(), "type checkers will not see the annotations"
@@ -74,7 +74,7 @@ def check_files() -> None:
 
 
 def check_command(url: str) -> None:
-    """Check that `alfred-refs` makes the tables in an empty database, up to the last revision."""
+    """Check that `alfred-refs` creates the tables in an empty database, at the last revision."""
     last = schema.revisions()[-1].revision
     assert _alfred_refs("current", url) == "none\n"
     assert _alfred_refs("migrate", url) == f"the registry's tables are at revision {last}\n"
@@ -82,9 +82,9 @@ def check_command(url: str) -> None:
 
 
 def check_session(engine: Engine) -> None:
-    """Check the README's first lines, and that another process would continue after them."""
+    """Check the README's first lines, and that another process continues their numbering."""
     names = {"engine": engine, "Recipe": Recipe, "MealPlan": MealPlan, "date": date}
-    # by its path: the wheel is tried apart from the checkout, where `tests` is no package
+    # loaded by path: with -I, `tests` cannot be imported
     readme = runpy.run_path(str(Path(__file__).with_name("readme.py")))
     program, promised = readme["first_lines"]()
     printed = readme["run"](program, names | {"select": select, "sessionmaker": sessionmaker})
@@ -99,8 +99,8 @@ def check_session(engine: Engine) -> None:
 
 
 def check_operators_commands() -> None:
-    """Check that the conversation which the README's lines began can be looked at."""
-    # the URL comes from the environment
+    """Check that the command shows the conversation of the README's lines."""
+    # the URL is in the environment
     environment = {"ALFRED_REFS_DATABASE_URL": os.environ["DATABASE_URL"]}
     shown = json.loads(_alfred_refs("show", "chat-7", "--json", **environment))
     refs = ["meal_plan_1", "recipe_1", "recipe_2"]
@@ -110,7 +110,7 @@ def check_operators_commands() -> None:
 
 def _alfred_refs(*arguments: str, **environment: str) -> str:
     script = Path(sys.executable).with_name("alfred-refs")
-    # in a directory where there is no checkout to be found
+    # outside of the checkout
     with tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(
             [script, *arguments],

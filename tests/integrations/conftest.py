@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import AsyncRefSession, Ownership, PostgresStore, RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset
-from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
+from tests.fix_postgres import DatabasePool, connected, database_pool
 from tests.integrations import shop
 
 # what it finds to be different is shown as in modules of tests
@@ -19,7 +19,7 @@ pytest.register_assert_rewrite("tests.integrations.contract")
 
 
 @pytest.fixture(scope="session")
-def shop_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+def shop_databases(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the shop's and the registry's tables."""
 
     def prepare(url: str) -> None:
@@ -27,14 +27,14 @@ def shop_databases(administration: Engine) -> Iterator[PreparedDatabases]:
             shop.Base.metadata.create_all(connection)
             PostgresStore(connection.engine).create_tables()
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @pytest.fixture
-def shop_engine(shop_databases: PreparedDatabases) -> Iterator[Engine]:
+def shop_engine(shop_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a shop with its rows."""
-    with shop_databases.lent() as url:
+    with shop_databases.lease() as url:
         engine = create_engine(url)
         with Session(engine) as session, session.begin():
             shop.stock(session)

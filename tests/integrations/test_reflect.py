@@ -16,26 +16,26 @@ from alfred_refs.errors import SetupError
 from alfred_refs.integrations.reflect import Reflection, entity_names, reflect
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
-from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
+from tests.fix_postgres import DatabasePool, connected, database_pool
 from tests.integrations.bare import KEYS, LEFT_OUT, TABLES, fill, make
 
 
 @pytest.fixture(scope="module")
-def bare_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+def bare_databases(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with thirty tables and nothing of ours."""
 
     def prepare(url: str) -> None:
         with connected(url) as connection:
             make(connection)
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @pytest.fixture
-def bare(bare_databases: PreparedDatabases) -> Iterator[Engine]:
+def bare(bare_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on thirty tables with rows."""
-    with bare_databases.lent() as url:
+    with bare_databases.lease() as url:
         engine = create_engine(url)
         with engine.begin() as connection:
             fill(connection)

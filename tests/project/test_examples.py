@@ -19,7 +19,7 @@ from alfred_refs.context import find_keys
 from alfred_refs.tools import TOOLS, DbQuery, FilterClause
 from examples.world import create_tables, world
 from tests import reference
-from tests.fix_postgres import PreparedDatabases, databases_prepared
+from tests.fix_postgres import DatabasePool, database_pool
 
 pytestmark = pytest.mark.once
 
@@ -50,7 +50,7 @@ def _is_shown(name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def kitchens(administration: Engine) -> Iterator[PreparedDatabases]:
+def kitchens(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the tables of the examples."""
 
     def prepare(url: str) -> None:
@@ -58,14 +58,14 @@ def kitchens(administration: Engine) -> Iterator[PreparedDatabases]:
         create_tables(engine)
         engine.dispose()
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @pytest.fixture
-def names(kitchens: PreparedDatabases) -> Iterator[dict[str, Any]]:
+def names(kitchens: DatabasePool) -> Iterator[dict[str, Any]]:
     """What an example has at hand, on rows of its own."""
-    with kitchens.lent() as url:
+    with kitchens.lease() as url:
         engine = create_engine(url)
         made = world(engine)
         with made["session"]:

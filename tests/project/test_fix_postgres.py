@@ -1,11 +1,11 @@
-"""The fixtures keep their promises."""
+"""The fixtures of `fix_postgres`: empty databases, whatever a test leaves behind."""
 
 from __future__ import annotations
 
 import pytest
 from sqlalchemy import Engine, inspect, make_url, text
 
-from tests.fix_postgres import PreparedDatabases, connected
+from tests.fix_postgres import DatabasePool, connected
 from tests.postgres.provider import Provided
 
 COLUMNS = text(
@@ -56,15 +56,15 @@ def test_server_allows_two_phase_commit(engine: Engine) -> None:
         ),
     ],
 )
-def test_what_a_test_leaves_behind_no_other_finds(prepared: PreparedDatabases, left: str) -> None:
-    """Tables are as they were made, and nothing is beside them."""
-    with prepared.lent() as url, connected(url) as connection:
+def test_what_a_test_leaves_behind_no_other_finds(prepared: DatabasePool, left: str) -> None:
+    """The next test finds the tables of the template, and nothing else."""
+    with prepared.lease() as url, connected(url) as connection:
         made = connection.execute(COLUMNS).all()
         memory = connection.scalar(text("show work_mem"))
         connection.exec_driver_sql(left)
         connection.exec_driver_sql("reset search_path")
         connection.execute(text("create table beside as select 1 as x"))
-    with prepared.lent() as url, connected(url) as connection:
+    with prepared.lease() as url, connected(url) as connection:
         assert connection.execute(COLUMNS).all() == made
         assert connection.scalar(text("show work_mem")) == memory
         connection.execute(text("insert into recipes (id, name) values (gen_random_uuid(), 'x')"))

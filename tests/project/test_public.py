@@ -1,4 +1,4 @@
-"""The public surface is what the documentation says, and nothing else."""
+"""The public API is what the documentation lists, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alfred_refs import errors, store, testing
 
 
 def test_the_public_names_are_exact_and_sorted() -> None:
-    """`__all__` lists every public name, once, in order."""
+    """`__all__` lists every public name once, sorted."""
     typed = _imported_for_type_checkers(alfred_refs)
 
     assert alfred_refs.__all__ == sorted(typed)
@@ -29,8 +29,8 @@ def test_the_public_names_are_exact_and_sorted() -> None:
     assert testing.__all__ == ["MemoryStore"]
 
 
-def test_each_name_is_what_type_checkers_take_it_for() -> None:
-    """It is imported when it is asked for, from the module that they read, and not again."""
+def test_each_name_is_the_object_that_type_checkers_see() -> None:
+    """A lazy import finds the same object as the import under TYPE_CHECKING, and is cached."""
     for name, home in _imported_for_type_checkers(alfred_refs).items():
         value = getattr(alfred_refs, name)
         assert value is getattr(import_module(f".{home}", alfred_refs.__name__), name)
@@ -39,8 +39,8 @@ def test_each_name_is_what_type_checkers_take_it_for() -> None:
     assert issubclass(alfred_refs.AsyncRefSession, AsyncSession)
 
 
-def test_a_name_that_there_is_not_is_told() -> None:
-    """By Python as for any module, and by type checkers: without an error mypy would complain."""
+def test_an_unknown_name_is_an_error() -> None:
+    """By an AttributeError, and by type checkers: mypy would report an unused ignore."""
     with pytest.raises(AttributeError, match=r"^module 'alfred_refs' has no attribute 'Nothing'$"):
         _ = alfred_refs.Nothing  # type: ignore[attr-defined]
     with pytest.raises(
@@ -50,7 +50,7 @@ def test_a_name_that_there_is_not_is_told() -> None:
 
 
 def _imported_for_type_checkers(module: ModuleType) -> dict[str, str]:
-    """Return the public names that a package imports where only type checkers look."""
+    """Return the public names that a package imports under TYPE_CHECKING."""
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text("utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))  # TYPE_CHECKING
@@ -63,7 +63,7 @@ def _imported_for_type_checkers(module: ModuleType) -> dict[str, str]:
 
 
 def test_importing_is_quiet_and_needs_no_extra() -> None:
-    """Without the extras' libraries the package imports, and prints nothing."""
+    """The package imports without the extras' libraries, and prints nothing."""
     program = (
         "import sys\n"
         "absent = ('click', 'inflect', 'rich', 'greenlet', 'asyncpg')\n"
@@ -77,7 +77,7 @@ def test_importing_is_quiet_and_needs_no_extra() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-# what is imported -> what is not loaded by that, of packages and of our own modules
+# import -> packages and modules that it must not load
 LOADS = {
     "import alfred_refs": ["alembic", "pydantic", "psycopg", "sqlalchemy", "alfred_refs.store"],
     "from alfred_refs import RefRegistry, RefSession, Ownership, Draft, BadRefError": [
@@ -102,8 +102,8 @@ LOADS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("program", LOADS)
-def test_what_is_not_used_is_not_loaded(program: str) -> None:
-    """Neither what only drafts, tools and imports need, nor migrations, nor the other store."""
+def test_unused_modules_are_not_loaded(program: str) -> None:
+    """Modules of drafts, tools, imports, migrations and the other store are loaded on use."""
     told = f"{program}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
 

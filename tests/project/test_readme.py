@@ -1,4 +1,4 @@
-"""The README promises only what happens."""
+"""The README's programs print what it shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.models import MealPlan, Recipe
 
 
 def test_the_programs_print_what_they_say(tables: Engine) -> None:
-    """Those of the README, run on two recipes one after the other, print its outputs."""
+    """Run one after the other, on two recipes."""
     with Session(tables) as plain:
         plain.add_all([Recipe(name="Salad"), Recipe(name="Soup")])
         plain.commit()

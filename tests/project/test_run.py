@@ -1,4 +1,4 @@
-"""`run.py` keeps an environment in step with the project, and pip on its path."""
+"""`run.py` keeps environments up to date, and selects tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import run
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project whose environments are made in its own directory."""
+    """A project with environments in a temporary directory."""
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     monkeypatch.setattr(run, "ROOT", tmp_path)
     monkeypatch.setattr(run, "ENVIRONMENTS", {"2.0": tmp_path / "venv"})
@@ -22,7 +22,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done to the project's environment, in order, in place of doing it."""
+    """The steps done to the environment, recorded instead of executed."""
     steps: list[str] = []
 
     def make(directory: Path) -> Path:
@@ -37,14 +37,14 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_environment_is_made_once(done: list[str]) -> None:
-    """An environment that is up to date is used as it is."""
+    """An environment that is up to date is used unchanged."""
     run.environment("2.0")
     run.environment("2.0")
     assert done == ["make", "install"]
 
 
 def test_changed_project_is_installed_again(project: Path, done: list[str]) -> None:
-    """A change of pyproject.toml brings the environment up to date without a new one."""
+    """A change of pyproject.toml updates the environment without recreating it."""
     run.environment("2.0")
     (project / "pyproject.toml").write_text("[project]\nname = 'other'\n")
     run.environment("2.0")
@@ -54,7 +54,7 @@ def test_changed_project_is_installed_again(project: Path, done: list[str]) -> N
 def test_other_interpreter_means_other_environment(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An environment made by another Python is made anew."""
+    """An environment of another Python is recreated."""
     run.environment("2.0")
     monkeypatch.setattr(sys, "executable", "/elsewhere/python3")
     run.environment("2.0")
@@ -62,10 +62,10 @@ def test_other_interpreter_means_other_environment(
 
 
 @pytest.mark.parametrize("installed_before", [False, True])
-def test_interrupted_installation_is_begun_anew(
+def test_interrupted_installation_is_repeated(
     project: Path, done: list[str], monkeypatch: pytest.MonkeyPatch, *, installed_before: bool
 ) -> None:
-    """An environment whose installation did not end is made anew, whatever it was before."""
+    """An environment with an incomplete installation is recreated."""
     if installed_before:
         run.environment("2.0")
         (project / "pyproject.toml").write_text("[project]\nname = 'other'\n")
@@ -81,7 +81,7 @@ def test_interrupted_installation_is_begun_anew(
 def test_extra_is_installed_once_for_each_state_of_the_project(
     project: Path, done: list[str]
 ) -> None:
-    """What only the benchmarks need is added to the environment when they are run."""
+    """The extra `bench` is installed when benchmarks run."""
     for _ in range(2):
         python = run.environment("2.0")
         run.add_extra(python, "bench")
@@ -112,7 +112,7 @@ def test_a_prerelease_is_tested_where_there_is_one(
     done: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is what no supported version is; the pinned tests judge it, unless others are named."""
+    """A pre-release runs the pinned tests, or the given ones; without one, nothing runs."""
     monkeypatch.setattr(run, "ENVIRONMENTS", {"pre": project / "venv"})
     monkeypatch.setattr(run, "newest_sqlalchemy", lambda _python: version)
     jobs: list[list[str]] = []
@@ -172,10 +172,10 @@ def _interrupt(*_what: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_long_job_says_what_it_is_at(
+def test_a_long_job_reports_progress(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its last line, again and again, on standard error; a short one has nothing to say."""
+    """A long job prints its last line to standard error repeatedly; a short one does not."""
     program = f"import sys, time; print({'one' * 99!r}, flush=True); time.sleep(1); sys.exit(3)"
     monkeypatch.setattr(run, "SILENCE", 0.1)
     assert run._watched([sys.executable, "-c", program], {}) == 3
@@ -190,15 +190,15 @@ def test_a_long_job_says_what_it_is_at(
     )
 
 
-def test_pip_is_told_where_to_look_but_not_where_to_install() -> None:
-    """Of pip's environment variables, those that would redirect an installation are dropped."""
+def test_pip_keeps_settings_of_indexes_but_not_of_targets() -> None:
+    """Variables that would redirect an installation are removed."""
     environ = {"PATH": "/bin", "PIP_NO_INDEX": "1", "PIP_TARGET": "/t", "PIP_USER": "1"}
     expected = {"PATH": "/bin", "PIP_NO_INDEX": "1", "PIP_USER": "0"}
     assert run.pip_environ(environ) == expected
 
 
 def test_needs_nothing_but_python() -> None:
-    """`run.py` imports the standard library only, for it runs before anything is installed."""
+    """`run.py` imports the standard library only, as it runs before any installation."""
     tree = ast.parse(Path(run.__file__).read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = [

@@ -1,4 +1,4 @@
-"""What looks into the site and into what is distributed finds what it is there to find."""
+"""The checks of the site and of the distributions find errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests import distributions, reference, site
 pytestmark = pytest.mark.once
 
 
-def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
-    """To a page, an anchor or a picture that is not there; other sites are not asked."""
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    """To a missing page, anchor or picture; links to other sites are not checked."""
     (tmp_path / "index.html").write_text(
         '<h1 id="top"><a href="#top">1</a><a href="other.html#here">2</a>'
         '<a href="#gone">3</a><a href="none.html">4</a><img src="picture.svg">'
@@ -30,16 +30,16 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_names_that_are_not_found_are_told(tmp_path: Path) -> None:
-    """Each name that is in neither the inventory nor the index."""
+def test_names_that_cannot_be_found_are_reported(tmp_path: Path) -> None:
+    """Each name that is missing in the inventory or in the index."""
     (tmp_path / "objects.inv").write_bytes(b"1\n2\n3\n4\n" + zlib.compress(b""))
     (tmp_path / "searchindex.js").write_text('Search.setIndex({"objects":{}})')
 
     assert len(list(site.unfound_names(tmp_path))) == 2 * len(list(reference.public()))
 
 
-def test_what_a_wheel_lacks_and_has_too_much_is_told(tmp_path: Path) -> None:
-    """And addresses of other places, and a README whose links are of a checkout."""
+def test_missing_and_unexpected_files_of_a_wheel_are_reported(tmp_path: Path) -> None:
+    """And wrong URLs, and a README with relative links."""
     wheel = tmp_path / "one.whl"
     names = sorted(distributions.expected())
     about = "Project-URL: Repository, https://a\nProject-URL: Issues, https://b\n\n[x](docs/a.md)"
@@ -56,8 +56,8 @@ def test_what_a_wheel_lacks_and_has_too_much_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_made_on_the_way_is_found_in_an_sdist(tmp_path: Path) -> None:
-    """Beside all that it lacks."""
+def test_build_artefacts_in_an_sdist_are_reported(tmp_path: Path) -> None:
+    """And missing files."""
     sdist = tmp_path / "one.tar.gz"
     with tarfile.open(sdist, "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("one/tests/__pycache__/a.pyc"), io.BytesIO())

@@ -42,7 +42,7 @@ from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.store.memory import MemoryStore
 from tests.models import MealPlan, Order, OrderLine, Recipe, RecipeNote
-from tests.row_status import fate_of, hiding
+from tests.row_status import hiding, status_of
 
 pytestmark = pytest.mark.tables
 
@@ -102,7 +102,7 @@ def test_it_is_said_at_the_first_use(
     with pytest.raises(GoneRefError, match=GONE):
         use(session)
 
-    assert fate_of(conversation, "recipe_1") == "was deleted"
+    assert status_of(conversation, "recipe_1") == "was deleted"
     assert session.get_one(Recipe, refs[1]).name == "B"
 
 
@@ -124,7 +124,7 @@ def test_it_is_said_where_sessions_are_awaited(
             await engine.dispose()
 
     asyncio.run(work())
-    assert fate_of(conversation, "recipe_1") == "was deleted"
+    assert status_of(conversation, "recipe_1") == "was deleted"
     del refs
 
 
@@ -156,7 +156,7 @@ def test_a_row_that_is_back_can_be_used(
     """However it is asked for, and by every process from then on."""
     use(session)
 
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
     assert conversation.resolve("recipe_1") is not None
 
 
@@ -177,7 +177,7 @@ def test_a_row_that_is_back_can_be_used_where_sessions_are_awaited(
             await engine.dispose()
 
     asyncio.run(work())
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
@@ -212,7 +212,7 @@ def test_a_row_that_is_back_may_be_hidden(session: RefSession, conversation: Con
         execution.statement = execution.statement.options(criteria)
 
     assert session.get(Recipe, "recipe_1") is None
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
 
 
 def test_a_row_that_may_be_undone_is_not_noted_as_back(
@@ -230,11 +230,11 @@ def test_a_row_that_may_be_undone_is_not_noted_as_back(
             insert(Recipe), [{"id": key, "name": "A"}], execution_options={"raw_keys": True}
         )
         assert session.get_one(Recipe, refs[0]).name == "A"
-        assert fate_of(conversation, refs[0]) == "was deleted"
+        assert status_of(conversation, refs[0]) == "was deleted"
         end()
 
     assert session.get_one(Recipe, refs[0]).name == "A"
-    assert fate_of(conversation, refs[0]) is None
+    assert status_of(conversation, refs[0]) is None
 
 
 def test_a_row_that_goes_and_comes_is_told_each_time(
@@ -261,7 +261,7 @@ def test_one_of_many_is_not_looked_for(
     found = session.scalars(select(Recipe.name).where(Recipe.id.in_(refs[:2])))
 
     assert found.all() == ["B"]
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
 
 
 def test_streamed_rows_are_not_looked_for(
@@ -273,7 +273,7 @@ def test_streamed_rows_are_not_looked_for(
 
     assert session.scalars(asked.execution_options(yield_per=10)).all() == []
     assert session.scalars(asked.execution_options(stream_results=True)).all() == []
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
 
 
 def test_what_finds_its_row_is_sent_alone(
@@ -315,7 +315,7 @@ def test_a_mark_of_the_applications_is_no_end(
 
     assert session.get(Recipe, refs[0]) is None
     assert session.scalars(select(Recipe).where(Recipe.id == refs[0])).all() == []
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
 
 
 @pytest.mark.usefixtures("refs")
@@ -327,7 +327,7 @@ def test_what_the_database_hides_is_not_known(tables: Engine, conversation: Conv
     ):
         assert session.get(Recipe, "recipe_1") is None
         assert session.scalars(select(Recipe).where(Recipe.id == "recipe_1")).all() == []
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
 
 
 def test_what_may_come_back_is_not_noted(
@@ -339,7 +339,7 @@ def test_what_may_come_back_is_not_noted(
         session.get(Recipe, refs[0])
     session.rollback()
 
-    assert fate_of(conversation, "recipe_1") is None
+    assert status_of(conversation, "recipe_1") is None
     assert session.get_one(Recipe, refs[0]).name == "A"
 
 
@@ -355,7 +355,7 @@ def test_what_is_not_committed_yet_is_not_noted(
         late.rollback()
         early.commit()
 
-        assert fate_of(conversation, ref) is None
+        assert status_of(conversation, ref) is None
         assert late.get_one(Recipe, ref).name == "new"
 
 
@@ -373,7 +373,7 @@ def test_what_a_snapshot_does_not_have_is_not_noted(
             before.get(Recipe, ref)
         before.rollback()
 
-        assert fate_of(conversation, ref) is None
+        assert status_of(conversation, ref) is None
         assert before.get_one(Recipe, ref).name == "new"
 
 
@@ -400,7 +400,7 @@ def test_a_commit_between_two_statements_is_not_missed(
             event.remove(tables, "after_cursor_execute", commit)
 
         assert len(executed) >= after
-        assert fate_of(conversation, ref) is None
+        assert status_of(conversation, ref) is None
 
 
 def test_what_a_lost_commit_has_done_is_not_known(
@@ -422,7 +422,7 @@ def test_what_a_lost_commit_has_done_is_not_known(
         finally:
             event.remove(tables, "commit", lose)
         session.rollback()
-        assert fate_of(conversation, ref) is None
+        assert status_of(conversation, ref) is None
         assert session.get_one(Recipe, ref).name == "kept"
 
 
@@ -441,7 +441,7 @@ def test_what_the_session_does_not_end_is_not_known(
             refs.append(added(session, "at once"))
             end(session)
 
-    assert [fate_of(conversation, ref) for ref in refs] == [None] * 3
+    assert [status_of(conversation, ref) for ref in refs] == [None] * 3
     with RefSession(tables, conversation=conversation) as session:
         assert [session.get_one(Recipe, ref).name for ref in refs] == ["joined", *["at once"] * 2]
 
@@ -506,7 +506,7 @@ def test_what_a_delete_does_not_delete_is_there(
     use(session)
     session.commit()
 
-    assert fate_of(conversation, refs[0]) is None
+    assert status_of(conversation, refs[0]) is None
     assert session.get_one(Recipe, refs[0]).name == "Z"
 
 
@@ -521,7 +521,7 @@ def test_what_a_policy_hides_from_a_delete_is_there(
         session.execute(delete(Recipe).where(Recipe.id.in_(refs[:2])))
         session.commit()
 
-    assert fate_of(conversation, refs[0]) is None
+    assert status_of(conversation, refs[0]) is None
 
 
 def test_what_a_delete_does_not_see_yet_is_there(
@@ -534,7 +534,7 @@ def test_what_a_delete_does_not_see_yet_is_there(
         late.commit()
         early.commit()
 
-        assert fate_of(conversation, ref) is None
+        assert status_of(conversation, ref) is None
         assert late.get_one(Recipe, ref).name == "new"
 
 
@@ -563,7 +563,7 @@ def test_a_partitioned_table_hides_none(tables: Engine, conversation: Conversati
             connection.exec_driver_sql("delete from parts_of")
         with pytest.raises(GoneRefError):
             session.get(PartOf, ref, populate_existing=True)
-    assert fate_of(conversation, ref) == "was deleted"
+    assert status_of(conversation, ref) == "was deleted"
 
 
 def test_a_view_may_hide_rows(
@@ -592,7 +592,7 @@ def test_a_view_may_hide_rows(
                 )
             )
         assert session.get(ShownRecipe, ref) is None
-    assert fate_of(conversation, str(ref)) is None
+    assert status_of(conversation, str(ref)) is None
     del recipes
 
 

@@ -1,1 +1,1 @@
-"""Every shape of statement, as data: what is translated, what is refused, nothing in between."""
+"""Every shape of statement as data, with its outcome: translated or refused."""

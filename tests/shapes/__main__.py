@@ -1,4 +1,4 @@
-"""`python -m tests.shapes`: run every shape on a server of its own, print what came of each."""
+"""`python -m tests.shapes`: run all shapes on a server of its own; print the page with outcomes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.shapes.table import Shape
 
 
 def main() -> int:
-    """Print the page as it was found, and return 1 if it is not what the table promises."""
-    warnings.simplefilter("ignore")  # of SQLAlchemy, about operators that the shapes try
+    """Print the page, and return 1 if an outcome is not the expected one."""
+    warnings.simplefilter("ignore")  # SQLAlchemy warns about some operators in the shapes
     with embedded_server() as url:
         engine = create_engine(url)
         Base.metadata.create_all(engine)
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def outcome(shape: Shape, plain: Session, session: RefSession) -> str:
-    """Run a shape both ways, and return what came of it."""
+    """Run a shape with refs and with keys, and return the outcome."""
     try:
         found = run(shape, session, str, world.as_it_is)
     except RefError as error:

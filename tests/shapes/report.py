@@ -1,4 +1,4 @@
-"""The table of shapes as a page of the documentation, and as it was found to be in one run."""
+"""The table of shapes as a page of the documentation."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ out.
 | --- | --- |"""
 
 
-def promised(shape: Shape) -> str:
-    """Return the outcome that the table promises."""
+def expected(shape: Shape) -> str:
+    """Return the outcome that the table expects."""
     return f"refused: `{shape.refused}`" if shape.refused else "translated"
 
 
-def page(outcome: Callable[[Shape], str] = promised) -> str:
+def page(outcome: Callable[[Shape], str] = expected) -> str:
     """Return the page, with the outcome of each shape."""
     return "\n".join([HEAD, MODELS, *_groups(outcome), *_differences()])
 

@@ -1,4 +1,4 @@
-"""Run a shape with keys or with refs, and tell what came of it."""
+"""Run a shape with keys or with refs, and return its rows and all tables."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What came of a shape.
+class Outcome:
+    """The outcome of a shape.
 
     Attributes:
-        rows: what it returned; `None` for a statement without rows.
-        tables: what all tables held afterwards, with keys.
+        rows: its rows; None for a statement without rows.
+        tables: the rows of all tables afterwards, with keys.
     """
 
     rows: list[Any] | None
@@ -46,54 +46,54 @@ class Ran:
 
 
 def with_keys(code: str) -> str:
-    """Return the code with the key of every ref in its place."""
+    """Return the code with keys in place of refs."""
     return _REF.sub(r'keys["\1"]', code)
 
 
 def run(
-    shape: Shape, session: Session, spelt: Callable[[str], str], form: Callable[[Any], Any]
-) -> Ran:
-    """Execute a shape and undo what it did.
+    shape: Shape, session: Session, spelling: Callable[[str], str], form: Callable[[Any], Any]
+) -> Outcome:
+    """Execute a shape, and roll back.
 
     Args:
-        shape: which.
+        shape: to execute.
         session: a `RefSession` or a plain one.
-        spelt: gives the code to run: `str` as it stands, or `with_keys`.
-        form: gives the form in which values are compared, while the session is open.
+        spelling: returns the code to run: `str` for refs, or `with_keys`.
+        form: converts values to a comparable form, while the session is open.
     """
-    statement, parameters = _read(shape, session, spelt)
+    statement, parameters = _read(shape, session, spelling)
     try:
         if isinstance(statement, Query):
             rows = [tuple(row) if isinstance(row, Row) else row for row in statement.all()]
-            return _ran(rows, session, form)
-        return _ran(_rows(session.execute(statement, parameters)), session, form)
+            return _outcome(rows, session, form)
+        return _outcome(_rows(session.execute(statement, parameters)), session, form)
     finally:
         session.rollback()
 
 
-async def run_awaited(shape: Shape, session: AsyncSession, form: Callable[[Any], Any]) -> Ran:
-    """Execute a shape with refs, and look at what it returned outside of any awaited call."""
+async def run_awaited(shape: Shape, session: AsyncSession, form: Callable[[Any], Any]) -> Outcome:
+    """Execute a shape with refs, and read its rows outside of any awaited call."""
     statement, parameters = await session.run_sync(lambda sync: _read(shape, sync, str))
     try:
         if isinstance(statement, Query):
             return await session.run_sync(lambda sync: run(shape, sync, str, form))
         rows = _rows(await session.execute(statement, parameters))
         shown = None if rows is None else [form(row) for row in rows]
-        return await session.run_sync(lambda sync: _ran(shown, sync, lambda row: row))
+        return await session.run_sync(lambda sync: _outcome(shown, sync, lambda row: row))
     finally:
         await session.rollback()
 
 
-def _read(shape: Shape, session: Session, spelt: Callable[[str], str]) -> tuple[Any, Any]:
-    """Return the statement that a shape's code gives, and the parameters beside it."""
+def _read(shape: Shape, session: Session, spelling: Callable[[str], str]) -> tuple[Any, Any]:
+    """Evaluate a shape: return its statement and parameters."""
     names = {**_NAMES, "session": session, "keys": KEYS, "ancestors_of": ancestors_of}
     code = (shape.code, shape.parameters or "None")
-    statement, parameters = (eval(spelt(part), names) for part in code)  # noqa: S307  # our own
+    statement, parameters = (eval(spelling(part), names) for part in code)  # noqa: S307  # our own
     return statement, parameters
 
 
-def _ran(rows: list[Any] | None, session: Session, form: Callable[[Any], Any]) -> Ran:
-    return Ran(rows and sorted(map(form, rows), key=repr), _tables(session))
+def _outcome(rows: list[Any] | None, session: Session, form: Callable[[Any], Any]) -> Outcome:
+    return Outcome(rows and sorted(map(form, rows), key=repr), _tables(session))
 
 
 def _rows(result: Result[Any]) -> list[Any] | None:
@@ -111,7 +111,7 @@ def _tables(session: Session) -> list[Any]:
 
 
 def ancestors_of(recipe: Any) -> sqlalchemy.Select[Any]:
-    """Select a recipe and what it derives from, by a recursive CTE."""
+    """Select a recipe and its ancestors, by a recursive CTE."""
     found = (
         select(Recipe.id, Recipe.parent_recipe_id)
         .where(Recipe.id == recipe)

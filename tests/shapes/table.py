@@ -1,8 +1,8 @@
-"""The table of shapes: a program of one line each, with refs as a model would give them.
+"""The table of shapes: one expression each, with refs as a model would write them.
 
-The tests run each line with keys in place of the refs on a plain session, and as it stands on a
-`RefSession`: both must give the same rows and leave the same tables, or the second is refused.
-`docs/shapes.md` is made of it.
+The tests run each shape with keys on a plain session and with refs on a `RefSession`: both must
+return the same rows and leave the same tables, or the second raises the expected error.
+`docs/shapes.md` is generated from this table.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class Shape:
     """One shape of statement.
 
     Attributes:
-        code: an expression; what it gives is executed. A ref stands in double quotes, text in
-            single ones. Names are SQLAlchemy's and the tests' models; `session` is the session.
-        parameters: what is given to `execute` beside it, as code.
-        refused: the error's class where the shape is not translated.
+        code: an expression for the statement, with refs in double quotes and text in single ones.
+            Names are those of SQLAlchemy and of the tests' models; `session` is the session.
+        parameters: code of the parameters for `execute()`.
+        refused: the class of the error, where the shape is refused.
     """
 
     code: str
@@ -28,11 +28,11 @@ class Shape:
 
 
 def refused(code: str, parameters: str = "", by: str = "UntranslatableError") -> Shape:
-    """Return a shape that is refused in words."""
+    """Return a shape that is refused."""
     return Shape(code, parameters, by)
 
 
-# what the shapes of a group have in common -> the shapes
+# title of a group -> its shapes
 TABLE: Mapping[str, Sequence[Shape]] = {
     "Comparisons with a key column": [
         Shape('select(Recipe).where(Recipe.id == "recipe_1")'),

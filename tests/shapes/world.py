@@ -1,7 +1,7 @@
-"""The rows that the shapes work on: every key can be told at a glance, wherever it turns up.
+"""The rows that the shapes work on, with recognisable keys.
 
-`fill` writes them to a database, `KEYS` has the key of each ref, and `Shown` turns what a plain
-session returns into what a `RefSession` should.
+`fill` inserts them, `KEYS` has the key of each ref, and `shown` converts values of a plain session
+to those that a `RefSession` should return.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ DAY = dt.date(2026, 5, 1)
 
 
 def _uuid(table: int, row: int) -> uuid.UUID:
-    """Make a UUID whose first eight digits are like no others."""
+    """Return a UUID with a recognisable first group."""
     return uuid.UUID(f"fe{table}d0{row:03}-0000-4000-8000-{table:06}{row:06}")
 
 
-# what a model calls a row -> the key that the database has for it, as its column gives it
+# ref -> key, as the column's type returns it
 KEYS: Mapping[str, Any] = (
     {f"recipe_{n}": _uuid(1, n) for n in range(1, 6)}
     | {f"meal_plan_{n}": _uuid(2, n) for n in range(1, 4)}
@@ -48,7 +48,7 @@ KEYS: Mapping[str, Any] = (
 )
 
 NEW = _uuid(2, 4)
-"""The key of a meal plan that a shape inserts: `meal_plan_4` when it is shown."""
+"""The key of a meal plan that a shape inserts: `meal_plan_4`."""
 
 CLASSES = {
     "recipe": Recipe,
@@ -60,11 +60,11 @@ CLASSES = {
 }
 
 DEVICE = uuid.UUID("dea1ce00-0000-4000-8000-000000000001")
-"""A UUID that is nobody's key."""
+"""A UUID that is not a key."""
 
 
 def fill(engine: Engine) -> None:
-    """Write the rows to empty tables."""
+    """Insert the rows into empty tables."""
     key = KEYS.__getitem__
     with Session(engine) as session:
         session.add_all(
@@ -119,7 +119,7 @@ def fill(engine: Engine) -> None:
 
 
 def mint(conversation: Conversation) -> None:
-    """Give every key the ref that it has in `KEYS`."""
+    """Mint the refs of `KEYS`."""
     for entity, class_ in CLASSES.items():
         named = [ref for ref in KEYS if ref.rpartition("_")[0] == entity]
         given = conversation.refer_all(class_, [KEYS[ref] for ref in named])
@@ -131,9 +131,9 @@ _REFS = {form(key): ref for ref, key in _BY_REF.items() for form in (lambda key:
 
 
 def shown(value: Any, refer: Callable[[Any], Any] = lambda key: _REFS.get(key, key)) -> Any:
-    """Return what a value from a plain session should read as in a `RefSession`.
+    """Return a value of a plain session as a `RefSession` should return it.
 
-    Instances become dictionaries of their attributes, so that they can be compared.
+    Instances become dictionaries of their attributes.
     """
     if isinstance(value, list | set | frozenset):
         return [shown(item, refer) for item in value]
@@ -151,5 +151,5 @@ def shown(value: Any, refer: Callable[[Any], Any] = lambda key: _REFS.get(key, k
 
 
 def as_it_is(value: Any) -> Any:
-    """Return a value from a `RefSession` in the same form, with nothing replaced."""
+    """Return a value of a `RefSession` in the form of `shown`, with nothing replaced."""
     return shown(value, lambda item: item)

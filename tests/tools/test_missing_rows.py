@@ -14,7 +14,7 @@ from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.rules import Reading, Writing
 from tests.models import Order, OrderLine
-from tests.row_status import fate_of, hiding
+from tests.row_status import hiding, status_of
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 
@@ -67,7 +67,7 @@ def test_a_row_that_went_says_so_at_its_first_use(
     assert (error["code"], error["ref"]) == ("gone_ref", refs["Soup"])
     assert error["message"].startswith(f"{refs['Soup']!r} was deleted and cannot be used")
     assert refs["Soup"] not in error["known"]
-    assert fate_of(conversation, refs["Soup"]) == "was deleted"
+    assert status_of(conversation, refs["Soup"]) == "was deleted"
     unknown = call("db_read", table="dishes", filters=by("id", "dish_99"))["error"]
     assert refs["Soup"] not in json.dumps(unknown)
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.store.memory import MemoryStore
-from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
+from tests.fix_postgres import DatabasePool, connected, database_pool
 from tests.session.redaction.kitchen import (
     CHEF,
     KNOWN,
@@ -28,7 +28,7 @@ from tests.session.redaction.kitchen import (
 
 
 @pytest.fixture(scope="session")
-def kitchens(administration: Engine) -> Iterator[PreparedDatabases]:
+def kitchens(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with these tables."""
 
     def prepare(url: str) -> None:
@@ -37,14 +37,14 @@ def kitchens(administration: Engine) -> Iterator[PreparedDatabases]:
             for statement in (REFUSE, TRIGGER):
                 connection.execute(text(statement))
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @pytest.fixture
-def kitchen(kitchens: PreparedDatabases) -> Iterator[Engine]:
+def kitchen(kitchens: DatabasePool) -> Iterator[Engine]:
     """An engine on a database with these tables, a chef and two platters of theirs."""
-    with kitchens.lent() as url:
+    with kitchens.lease() as url:
         engine = create_engine(url)
         with Session(engine) as plain:
             plain.add(Chef(id=CHEF))
