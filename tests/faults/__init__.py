@@ -1,7 +1,8 @@
-"""Processes that share a registry while everything around them fails.
+"""Fault injection: processes that share a registry while their environment fails.
 
-`python -m tests.faults --minutes 10` runs a campaign: `worker` processes mint the same and other
-keys, in sessions too; the `campaign` kills them, cuts their connections, holds locks and crashes
-the server. Workers write down what they were handed out; the `verdict` compares that with what is
-in the database in the end. `proxy` loses answers, for tests that need one fault at a time.
+`python -m tests.faults --minutes 10` runs a campaign. `worker` processes mint shared and private
+keys, in sessions too. The `campaign` kills them, terminates their connections, holds locks and
+crashes the server. Workers log all refs that they receive; `verdict` compares the logs with the
+databases afterwards. `broken` has stores that a campaign must reject. `proxy` drops the answers to
+commits, for tests of a single fault.
 """

@@ -1,7 +1,6 @@
-"""Stores that are wrong in ways that only faults and other processes bring to light.
+"""Broken stores, whose errors show only under faults or concurrency.
 
-A campaign with one of them must fail: `python -m tests.faults --store early`. They work with
-psycopg only.
+A campaign must reject each of them: `python -m tests.faults --store early`. They need psycopg.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DELAY = 0.02
 
 
 class Early(PostgresStore):
-    """Hands a ref out shortly before it is committed."""
+    """Returns refs shortly before they are committed."""
 
     def _write(
         self,
@@ -41,13 +40,13 @@ class Early(PostgresStore):
 
 
 def commit(connection: Connection) -> None:
-    """Commit, and tell nobody if that fails."""
+    """Commit, and ignore a failure."""
     with suppress(DBAPIError), connection:
         connection.exec_driver_sql("commit")
 
 
 class Unlocked(PostgresStore):
-    """Counts without a lock."""
+    """Increments counters without a lock."""
 
     def _write(
         self,
@@ -57,11 +56,11 @@ class Unlocked(PostgresStore):
         idempotent: bool = True,
     ) -> Sequence[Any]:
         rows = super()._write(batch[-1:], parameters, idempotent=idempotent)
-        # there is no conversation yet
+        # the conversation does not exist yet
         return rows or super()._write(batch, parameters, idempotent=idempotent)
 
 
-# what `--store` takes -> the store
+# value of `--store` -> store
 STORES: Mapping[str, Callable[[Engine], PostgresStore]] = {
     "": PostgresStore,
     "early": Early,

@@ -1,7 +1,7 @@
-"""Workers on one side, everything that goes wrong on the other, and a verdict in the end.
+"""Run workers, inject faults, and compare logs and databases afterwards.
 
-In: a server that can crash, a directory for what workers write down, how long and how many. Out: a
-`Verdict`. Nothing outlives it: workers end when the pipe to them closes, however we came to die.
+In: a server that can crash, a directory for the workers' logs, a duration, a number of workers.
+Out: a `Verdict`. Workers end when their pipe closes, so none survives the campaign's process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.faults.worker import Task
 from tests.models import Base, Recipe
 from tests.postgres.server import ROOT, CrashingServer
 
-# the registry's database and its conversations: beside the application's tables, and elsewhere
+# database of the registry -> its conversations; "data" has the application's tables too
 REGISTRIES = {"data": ("fault-1", "fault-2"), "registry": ("fault-3", "fault-4")}
 
 DRIVERS = ("psycopg", "psycopg_async", "psycopg2", "psycopg", "asyncpg")
 
-# every third worker is in a hurry
+# every third worker has short timeouts
 OPTIONS = ("", "", "-c statement_timeout=150 -c lock_timeout=100")
 
 CUT = """
@@ -45,7 +45,7 @@ select count(pg_terminate_backend(pid)) from (
 )
 """
 
-# seconds between two of a kind, on average
+# mean seconds between two faults of a kind
 KILLED, CUT_OFF, HELD, CRASHED = 1.6, 0.4, 0.7, 5.0
 
 PATIENCE = 60.0
@@ -53,36 +53,36 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A worker that was started.
+    """A worker process.
 
     Attributes:
-        process: its.
-        log: what it writes.
+        process: the process.
+        log: its log.
     """
 
     process: subprocess.Popen[bytes]
     log: Path
 
     def has_succeeded_since(self, moment: float) -> bool:
-        """Tell whether it was handed out something after a moment."""
+        """Return whether it received a ref after a moment."""
         return any(line["what"] == "given" and line["at"] > moment for line in lines_of(self.log))
 
     @property
-    def last_words(self) -> str:
-        """What it wrote down last."""
+    def last_lines(self) -> str:
+        """The end of its log."""
         return f"{self.log.name}: {lines_of(self.log)[-2:]}"
 
 
 class Campaign:
-    """Runs workers while things fail.
+    """Runs workers and injects faults.
 
     Args:
-        server: of its own; databases are made on it.
+        server: used by nobody else; the campaign creates its databases.
         directory: for the workers' logs.
-        workers: how many at one time.
-        seed: of all choices but those of the operating system.
-        store: what `broken` has for the workers; empty for the real store.
-        haste: how much faster than usual things fail.
+        workers: number of processes.
+        seed: of the faults.
+        store: name of a store in `broken`; empty for the real store.
+        haste: factor by which faults are more frequent.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Campaign:
         self._workers = [self._start() for _ in range(workers)]
 
     def run(self, seconds: float) -> Verdict:
-        """Let things fail for so long, then let the workers recover, and compare."""
+        """Inject faults for some seconds, let the workers recover, and return the verdict."""
         self._wait_for_all(since=self._begun)
         due = {fault: self._later(mean) for fault, mean in self._faults().items()}
         until = time.time() + seconds
@@ -119,8 +119,10 @@ class Campaign:
         verdict.done = {**self._done, **verdict.done}
         verdict.count("workers that did not recover", silent)
         verdict.count("workers that hung", stuck)
-        said = (self._server.directory / "log").read_text(errors="replace")
-        verdict.count("deadlocks", (line for line in said.splitlines() if "deadlock det" in line))
+        server_log = (self._server.directory / "log").read_text(errors="replace")
+        verdict.count(
+            "deadlocks", (line for line in server_log.splitlines() if "deadlock det" in line)
+        )
         return verdict
 
     def _faults(self) -> Mapping[Callable[[], None], float]:
@@ -145,7 +147,7 @@ class Campaign:
         self._done["connections cut"] += self._ask("data", CUT) or 0
 
     def _hold(self) -> None:
-        """Keep others waiting for the conversations' rows."""
+        """Hold locks on the rows of all conversations."""
         locked = f"with locked as (select 1 from {conversations} for update) "
         for database in REGISTRIES:
             self._ask(
@@ -163,7 +165,7 @@ class Campaign:
         number = self._done["workers"]
         self._done["workers"] += 1
         registry = list(REGISTRIES)[number % len(REGISTRIES)]
-        # the broken stores are for one driver
+        # broken stores work with this driver only
         driver = "psycopg" if self._store else DRIVERS[number % len(DRIVERS)]
         log = self._directory / f"worker-{number}"
         task = Task(
@@ -181,7 +183,7 @@ class Campaign:
         return Running(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE), log)
 
     def _wait_for_all(self, since: float) -> list[Running]:
-        """Wait until all workers were handed out something, and return those that were not."""
+        """Wait until all workers have received a ref; return those that have not."""
         silent, patience = list(self._workers), time.time() + PATIENCE
         while silent and time.time() < patience:
             time.sleep(0.2)
@@ -189,16 +191,16 @@ class Campaign:
         return silent
 
     def _end(self) -> tuple[list[str], list[str]]:
-        """Let workers recover, end them, and tell of those that do not: silent, and stuck."""
+        """Let workers recover, and end them; return those that did not recover or end."""
         silent = self._wait_for_all(since=time.time())
         for worker in self._workers:
             assert worker.process.stdin is not None
             worker.process.stdin.close()
         stuck = [worker for worker in self._workers if not self._wait(worker)]
-        return [worker.last_words for worker in silent], [worker.last_words for worker in stuck]
+        return [worker.last_lines for worker in silent], [worker.last_lines for worker in stuck]
 
     def _wait(self, worker: Running) -> bool:
-        """Wait for a worker's end, and tell whether it came of itself."""
+        """Wait for a worker to end; kill it, and return False, after a timeout."""
         try:
             worker.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -218,7 +220,7 @@ class Campaign:
         with engine.connect() as connection:
             for name in REGISTRIES:
                 connection.execute(text(f"create database {name}"))
-                # a default under which a crash undoes what was committed last
+                # with this default, a crash loses the last commits
                 connection.execute(text(f"alter database {name} set synchronous_commit = off"))
         for name in REGISTRIES:
             engine = create_engine(self._url(name), poolclass=NullPool)
@@ -229,7 +231,7 @@ class Campaign:
         return self._server.url.set(database=database).render_as_string(hide_password=False)
 
     def _ask(self, database: str, question: str) -> Any:
-        """Ask a database, which may not be there at the moment."""
+        """Return the result of a query, or None while the server is down."""
         try:
             with self._connect(database) as connection:
                 return connection.scalar(text(question))
@@ -254,7 +256,7 @@ class Campaign:
             return Kept(keys, last, {name: key.hex for name, key in rows})
 
     def _connect(self, database: str) -> Connection:
-        # workers that never let go of a lock are to be found, not waited for
+        # report workers that never release a lock, instead of waiting for them
         patient = {"options": f"-c lock_timeout={int(PATIENCE)}s"}
         engine = create_engine(self._url(database), poolclass=NullPool, connect_args=patient)
         return engine.connect()
@@ -266,14 +268,14 @@ _same_entity = and_(
 
 
 def _joined(query: Select[Any], table: Table) -> Select[Any]:
-    """Return a query with the ids of conversations in place of what stands for them."""
+    """Join a query with the conversations, for their ids."""
     return query.join_from(
         conversations, table, conversations.c.conversation == table.c.conversation
     )
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
-    """Return what a worker wrote down; the last line may be one that it could not finish."""
+    """Return a worker's log, without an unfinished last line."""
     if not log.exists():
         return []
     return [
@@ -282,5 +284,5 @@ def lines_of(log: Path) -> list[dict[str, Any]]:
 
 
 def plain(key: object) -> object:
-    """Return a key as the workers write it down."""
+    """Return a key in the form of the logs."""
     return key.hex if isinstance(key, uuid.UUID) else key

@@ -1,7 +1,7 @@
-"""A way to a server on which answers can get lost.
+"""A proxy that drops the answers to commits.
 
-In: a server's URL. Out: a URL that leads to the same server, through this process. It listens on
-the loopback address only, and does not look into encrypted connections.
+In: a server's URL. Out: the URL of the proxy, which listens on the loopback address only. It
+cannot read encrypted connections.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
 
 
 class Proxy:
-    """Hands on what client and server say, until told to lose something.
+    """Forwards both directions, and closes connections instead of answering some commits.
 
     Attributes:
-        loses: how many commits from now on are made, and their answers lost with the connection.
+        loses: number of next commits whose answers are lost with the connection.
     """
 
     def __init__(self, server: URL) -> None:
@@ -33,13 +33,13 @@ class Proxy:
 
     @property
     def url(self) -> URL:
-        """Where clients connect to."""
+        """The URL for clients."""
         host, port = self._listener.getsockname()
         return self._server.set(host=host, port=port, query={})
 
     def close(self) -> None:
-        """Take no more connections; those that are open end with their clients."""
-        # closing alone would not wake the thread
+        """Stop listening; open connections end with their clients."""
+        # close() alone would not wake the thread
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -67,14 +67,14 @@ class Proxy:
                     self.loses -= 1
                     break
                 target.sendall(said)
-            # the other direction waits on the same sockets
+            # ends the thread of the other direction, which waits on the same sockets
             for end in (source, target):
                 end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
 def proxy_to(server: URL) -> Iterator[Proxy]:
-    """Listen for as long as the context lasts."""
+    """Run a proxy inside the context."""
     proxy = Proxy(server)
     try:
         yield proxy

@@ -1,4 +1,4 @@
-"""What a campaign came to: what workers wrote down against what is in the databases. Pure."""
+"""Compare the workers' logs with the databases, without I/O."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Line = Mapping[str, Any]
-"""What a worker wrote down; see `worker`."""
+"""A line of a worker's log; see `worker`."""
 
 Place = tuple[str, str]
 """A conversation and an entity."""
 
-# what workers are told when their connections are cut, or time is up
+# errors under terminated connections and timeouts
 EXPECTED = frozenset(
     {
         "RegistryBusyError",
@@ -26,12 +26,12 @@ EXPECTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is in the databases in the end.
+    """The contents of the databases after a campaign.
 
     Attributes:
-        keys: of each number, by conversation and entity; a number may be there twice.
+        keys: pairs of number and key, by conversation and entity; a number may occur twice.
         last: the counters.
-        rows: the key of each row that the workers saved, by its name.
+        rows: the key of each row of the application, by its name.
     """
 
     keys: Mapping[Place, Sequence[tuple[int, Any]]]
@@ -41,13 +41,13 @@ class Kept:
 
 @dataclass(slots=True)
 class Verdict:
-    """Counts of what happened, and of what must not.
+    """Counts of events, errors and broken promises.
 
     Attributes:
-        done: what happened, by name.
-        errors: what workers were told, by name.
-        wrong: what must not happen, by name: all are 0 if the registry keeps its promises.
-        examples: of what must not happen.
+        done: events, by name.
+        errors: errors that workers received, by name.
+        wrong: broken promises, by name; all are 0 for a correct registry.
+        examples: of broken promises.
     """
 
     done: dict[str, int] = field(default_factory=dict)
@@ -57,18 +57,18 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing happened that must not."""
+        """Whether no promise was broken."""
         return not any(self.wrong.values())
 
     def count(self, wrong: str, cases: Iterable[object]) -> None:
-        """Count cases of something that must not happen, and keep a few."""
+        """Count cases of a broken promise, and keep a few as examples."""
         found = list(cases)
         self.wrong[wrong] = self.wrong.get(wrong, 0) + len(found)
         self.examples += [f"{wrong}: {case}" for case in found[:3]]
 
 
 def verdict_on(lines: Sequence[Line], kept: Kept) -> Verdict:
-    """Compare what workers wrote down with what is in the databases."""
+    """Compare the workers' logs with the databases."""
     verdict = Verdict()
     by_kind = Counter(line["what"] for line in lines)
     verdict.done["refs handed out"] = by_kind["given"]
@@ -94,7 +94,7 @@ def _count_errors(verdict: Verdict, lines: Sequence[Line]) -> None:
 
 
 def _count_refs(verdict: Verdict, given: Sequence[Line], kept: Kept) -> None:
-    """Each ref has one key, each key one ref, in every line and in the database."""
+    """Check that each ref has one key and each key one ref, in logs and databases."""
     keys: dict[tuple[str, str], set[Any]] = {}
     refs: dict[tuple[str, str, Any], set[str]] = {}
     for line in given:
@@ -130,7 +130,7 @@ def _count_turns(verdict: Verdict, lines: Sequence[Line]) -> None:
 
 
 def _count_rows(verdict: Verdict, lines: Sequence[Line], kept: Kept) -> None:
-    """The application's transactions did what they said, whatever became of the registry."""
+    """Check that the application's transactions were committed or rolled back as logged."""
     verdict.count("transactions harmed", (line for line in lines if line["what"] == "harmed"))
     for line in lines:
         if line["what"] == "saved" and kept.rows.get(line["name"]) != line["key"]:

@@ -1,17 +1,17 @@
 """One process that uses the registry until its standard input closes, or it is killed.
 
-In: one JSON object as the only argument, the fields of `Task`. Out: lines of JSON at the end of
-the file it names, each written in one piece after what it tells has happened, so that a kill loses
-nothing that was handed out. They are told apart by `what`:
+In: a JSON object with the fields of `Task`, as the only argument. Out: lines of JSON appended to
+the log, each by one write after the event, so that a kill loses no ref that was returned. The
+kinds, by `what`:
 
 - `given`: a ref of a key was returned; `conversation`, `entity`, `key`, `ref`.
 - `turn`: a turn began; `conversation`, `turn`.
 - `saved` and `undone`: a row was committed or rolled back; `name`.
-- `lost`: a ref that was handed out is not known, or has another key; `ref`, `error`.
-- `failed`: the registry said so; `error`, the name of the class and the SQLSTATE. `broke`: it said
-  so by an error that is not of the package.
-- `cut`: the application's own connection failed, and with it a transaction of its own.
-- `harmed`: a transaction of the application's failed though only the registry had.
+- `lost`: a ref that was returned is unknown, or has another key; `ref`, `error`.
+- `failed`: the registry raised an error of the package; `error`, its class and SQLSTATE.
+- `broke`: the registry raised any other error.
+- `cut`: the application's own connection failed, and with it a transaction.
+- `harmed`: a transaction of the application failed because of the registry.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ ISOLATIONS: Sequence[dict[str, Any]] = (
     {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 )
 
-# of how many keys all workers use the same at one time, and for how long
+# number of keys that all workers share at a time, and the seconds until they use others
 SHARED, SECONDS = 30, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a worker is told.
+    """The settings of a worker.
 
     Attributes:
         data: URL of the application's database, with the tests' tables.
-        registry: URL of the registry's.
-        conversations: which to work in.
-        log: where to write what happened.
-        seed: of its own.
-        begun: when the campaign began, in seconds of the clock of all processes.
+        registry: URL of the registry's database.
+        conversations: to work in.
+        log: path of its log.
+        seed: of its random choices.
+        begun: start of the campaign, in seconds since the epoch.
         driver: of the registry's engine.
         options: for each of its connections, as `-c name=value`.
         store: the name of a store in `broken`; empty for the real one.
@@ -83,7 +83,7 @@ class Task:
 
 
 class Worker:
-    """Uses the registry in one way after the other, chosen at random."""
+    """Uses the registry at random."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -94,9 +94,9 @@ class Worker:
         self._runner = asyncio.Runner()
         self._is_async = task.driver in {"asyncpg", "psycopg_async"}
         self._registry = RefRegistry(store=STORES[task.store](self._engine()))
-        # kept, so that its refs stay in memory; others are opened and forgotten
+        # open conversations, which cache refs; others are opened again each time
         self._kept = [self._registry.conversation(name) for name in task.conversations]
-        # what it saves is compared in the end
+        # rows are compared in the end, so none may be lost by a crash
         data = create_engine(task.data, connect_args={"options": "-c synchronous_commit=on"})
         self._sessions = [
             sessionmaker(data.execution_options(**options), class_=RefSession)
@@ -106,7 +106,7 @@ class Worker:
     def _engine(self) -> Engine:
         url = self._task.registry.replace("+psycopg:", f"+{self._task.driver}:")
         if self._task.driver == "asyncpg":
-            # it takes settings by another name
+            # asyncpg has another parameter for settings
             pairs = (pair.split("=") for pair in self._task.options.split() if "=" in pair)
             arguments: dict[str, Any] = {"server_settings": dict(pairs)}
         else:
@@ -117,7 +117,7 @@ class Worker:
         return create_engine(url, connect_args=arguments)
 
     def work(self) -> None:
-        """Do one thing, and write down what came of it."""
+        """Do one random thing, and log the outcome."""
         ways = [self._mint] * 6 + [self._resolve] * 3 + [self._turn, self._mark]
         if not self._is_async:
             ways += [self._save] * 3 + [self._read] * 2
@@ -179,7 +179,7 @@ class Worker:
         conversation.note_gone([("box", key) for key in keys], "was deleted")
 
     def _save(self) -> None:
-        """Save a row, or roll it back, in a transaction that has shown its key on the way."""
+        """Save a row or roll back, after reading its ref."""
         recipe = Recipe(name=uuid.UUID(int=self._random.getrandbits(128)).hex)
         name, is_saved = recipe.name, self._random.random() < 0.6
         session = self._sessions[self._random.randrange(2)](conversation=self._conversation())
@@ -198,7 +198,7 @@ class Worker:
             raise told[0]
 
     def _show(self, session: RefSession, recipe: Recipe, told: list[RefError]) -> uuid.UUID:
-        """Show a row's key, and return it; keep what the registry says if it fails."""
+        """Return a row's key after minting its ref; collect an error of the registry."""
         with session.raw_keys():
             key: uuid.UUID = recipe.id
         try:
@@ -211,7 +211,7 @@ class Worker:
         return key
 
     def _read(self) -> None:
-        """Read rows in a transaction that may be read-only, and is never committed."""
+        """Read rows in a transaction, read-only or not, that is never committed."""
         conversation = self._conversation()
         recent = select(Recipe).order_by(Recipe.name).limit(10)
         try:
@@ -226,7 +226,7 @@ class Worker:
             self._note_given(conversation, "recipe", keys, refs)
 
     def _note_failure(self, error: Exception) -> None:
-        """Note why a transaction of the application's failed."""
+        """Log a failed transaction of the application."""
         self._write(what="cut" if _is_outside(error) else "harmed", told=str(error))
 
     def _conversation(self) -> Conversation:
@@ -235,7 +235,7 @@ class Worker:
         return self._registry.conversation(self._random.choice(self._task.conversations))
 
     def _key(self, entity: str) -> Key:
-        """Return a key that all workers use about now, or one that no other uses."""
+        """Return a key that all workers currently share, or a private one."""
         if self._random.random() < 0.7:
             passed = int((time.time() - self._task.begun) / SECONDS)
             number = (passed + 1) * SHARED + self._random.randrange(SHARED)
@@ -271,7 +271,7 @@ class Worker:
 
 
 def _is_outside(error: Exception) -> bool:
-    """Tell whether the campaign, or another transaction, is why the application's own failed."""
+    """Return whether an injected fault or a concurrent transaction caused the failure."""
     if not isinstance(error, DBAPIError):
         return False
     sqlstate = getattr(error.orig, "sqlstate", None)
@@ -279,14 +279,14 @@ def _is_outside(error: Exception) -> bool:
 
 
 def main(argument: str) -> None:
-    """Work until standard input ends, which it does too when the campaign dies."""
+    """Work until standard input closes, which it does if the campaign dies too."""
     ended = threading.Event()
 
     def wait_for_end() -> None:
         sys.stdin.read()
         ended.set()
 
-    logging.disable()  # what could not be noted about rows
+    logging.disable()  # warnings about activity that could not be recorded
     threading.Thread(target=wait_for_end, daemon=True).start()
     worker = Worker(Task(**json.loads(argument)))
     while not ended.is_set():

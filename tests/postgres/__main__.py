@@ -1,7 +1,7 @@
-"""Give a command a server: `python -m tests.postgres COMMAND [ARGUMENT ...]`.
+"""Run a command with a server of its own: `python -m tests.postgres COMMAND [ARGUMENT ...]`.
 
-The command finds the URL of an empty database in `DATABASE_URL`; its exit code is ours; the server
-is gone when it ends. A `DATABASE_URL` that was there before is not looked at.
+`DATABASE_URL` has the URL of an empty database, whatever it was before. The exit code is that of
+the command. The server ends with the command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.postgres.server import embedded_server
 
 
 def main(command: Sequence[str]) -> int:
-    """Run `command` against a server of its own, and return its exit code."""
+    """Run `command` with a server of its own, and return its exit code."""
     if not command:
         sys.exit("usage: python -m tests.postgres COMMAND [ARGUMENT ...]")
     with embedded_server() as url:

@@ -1,7 +1,7 @@
-"""Who runs PostgreSQL, which refuses to run as root.
+"""The user that runs PostgreSQL, which refuses to run as root.
 
-In: the process' own user and the user namespace it is in. Out: an `Account` that starts commands.
-It never adds a user or changes a directory that it was not given.
+In: the current user and user namespace. Out: an `Account` that starts commands. It never adds a
+user, and changes only the directories that it receives.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Account:
     """The user that server processes run as.
 
     Attributes:
-        user: user id to switch to; None to stay who we are.
-        group: group id to switch to; None to stay in ours.
-        prefix: words to put before a command, for a switch that the kernel would not make.
+        user: user id to switch to; None for the current user.
+        group: group id to switch to; None for the current group.
+        prefix: words before a command, where setuid is not possible.
     """
 
     user: int | None = None
@@ -32,19 +32,19 @@ class Account:
     prefix: tuple[str, ...] = ()
 
     def start(self, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
-        """Start `command` as this account, without any input."""
+        """Start `command` as this account, without standard input."""
         return subprocess.Popen(
             [*self.prefix, *command],
             stdin=subprocess.DEVNULL,
             user=self.user,
             group=self.group,
-            # the supplementary groups of root would stay, and with them what they may read
+            # without this, the process would keep root's supplementary groups
             extra_groups=None if self.user is None else [],
             **options,
         )
 
     def own(self, *paths: Path) -> None:
-        """Make `paths`, and all that is below them, this account's."""
+        """Change the owner of `paths` and everything below to this account."""
         if self.user is None or self.group is None:
             return
         for path in paths:
@@ -52,7 +52,7 @@ class Account:
                 os.chown(inner, self.user, self.group, follow_symlinks=False)
 
     def can_run(self, program: Path) -> bool:
-        """Tell whether this account can execute `program`, libraries and parents included."""
+        """Return whether this account can execute `program`, with its libraries and directories."""
         try:
             process = self.start(
                 [program, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -63,24 +63,24 @@ class Account:
 
 
 def server_account() -> Account:
-    """Return whom to run PostgreSQL as: ourselves, or `nobody` if we are root."""
+    """Return the account for PostgreSQL: the current user, or `nobody` for root."""
     if os.geteuid() != 0:
         return Account()
     nobody = pwd.getpwnam(UNPRIVILEGED)
     if _maps("uid", nobody.pw_uid) and _maps("gid", nobody.pw_gid):
         return Account(nobody.pw_uid, nobody.pw_gid)
-    # only some ids exist in this user namespace; in one more, ours can be called nobody's
+    # this user namespace lacks the id; in a nested one, our own id can be mapped to it
     return Account(prefix=("unshare", "--user", f"--map-user={nobody.pw_uid}", "--"))
 
 
 def _maps(kind: str, wanted: int) -> bool:
     table = Path(f"/proc/self/{kind}_map")
-    # no such file, no user namespaces: every id exists
+    # without this file there are no user namespaces, and every id exists
     return not table.exists() or maps(table.read_text().splitlines(), wanted)
 
 
 def maps(lines: Iterable[str], wanted: int) -> bool:
-    """Tell whether `wanted` is an id in the namespace that `lines` describe.
+    """Return whether `wanted` is an id in the namespace that `lines` describe.
 
     Args:
         lines: of `/proc/self/uid_map` or `gid_map`: first id inside, first outside, count.

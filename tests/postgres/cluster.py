@@ -1,9 +1,9 @@
 """One PostgreSQL server in one directory: initialise, start, stop.
 
-In: the directory of the binaries (`initdb` and `postgres`; any version from 12 on), an empty
-directory, an account. Out: a server that listens on a Unix socket in that directory.
-It never listens on the network: no port can be taken by another server, and no other user of the
-machine can reach a server that trusts whoever connects.
+In: the directory of the binaries (`initdb` and `postgres`, version 12 or newer), an empty
+directory, an account. Out: a server that listens on a Unix socket in that directory. It never
+listens on the network: no port can clash, and other users of the machine cannot reach a server
+with `trust`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 POLL_SECONDS = 0.02
 
-# what tests need, wherever the server comes from: room for threads, and two-phase commits
+# for every server: connections for threads, and two-phase commits
 TEST_SETTINGS: Mapping[str, str] = {"max_connections": "200", "max_prepared_transactions": "20"}
 
-# what data that nobody will miss can do without; a benchmark cannot
+# faster, and unsafe in a crash: for tests, not for benchmarks
 HASTY_SETTINGS: Mapping[str, str] = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -36,10 +36,10 @@ HASTY_SETTINGS: Mapping[str, str] = {
 
 
 class ClusterError(Exception):
-    """A server that did not start, and what it said."""
+    """A server that did not start, with its log."""
 
     def __init__(self, program: str, said: str) -> None:
-        """Name the program, and quote the end of what it said."""
+        """Name the program, and quote the end of its log."""
         self.program = program
         self.said = said[-2000:].strip()
         super().__init__(f"{program} failed: {self.said}")
@@ -50,15 +50,15 @@ class Cluster:
 
     Args:
         binaries: the directory of `initdb` and `postgres`.
-        directory: an empty directory; the server's from now on.
-        account: whom to run the server as.
+        directory: an empty directory, which the server takes over.
+        account: runs the server.
         settings: server settings, by name.
     """
 
     def __init__(
         self, binaries: Path, directory: Path, account: Account, settings: Mapping[str, str]
     ) -> None:
-        """Remember where everything goes; nothing is started."""
+        """Store the settings, without starting anything."""
         self._binaries = binaries
         self._directory = directory
         self._account = account
@@ -77,7 +77,7 @@ class Cluster:
         """Initialise the data directory, start the server, return when it accepts connections.
 
         Raises:
-            ClusterError: it did not come up.
+            ClusterError: it did not start.
         """
         self._account.own(self._directory)
         if not self._account.can_run(self._binaries / "initdb"):
@@ -88,25 +88,25 @@ class Cluster:
         self.start_again()
 
     def start_again(self) -> None:
-        """Start the server on the data that it has.
+        """Start the server on its existing data.
 
         Raises:
-            ClusterError: it did not come up.
+            ClusterError: it did not start.
         """
         self._process = self._start("postgres", *self._server_options())
         self._wait_until_ready(self._process)
 
     def crash(self) -> None:
-        """Stop the server without a checkpoint: what was committed must come back by recovery."""
+        """Stop the server without a checkpoint, so that the next start has to recover."""
         if self._process is not None:
             # as `pg_ctl stop -m immediate` does
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(STOP_SECONDS)
-            # or the next start would be taken for ready
+            # a stale file would make the next start look ready
             (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stop the server: politely, then firmly, then by force."""
+        """Stop the server by SIGINT, then SIGQUIT, then SIGKILL."""
         if self._process is None:
             return
         for step in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
@@ -154,7 +154,7 @@ def server_version(binaries: Path) -> int:
     """Return the major version of the server in `binaries`.
 
     Raises:
-        ClusterError: it cannot tell.
+        ClusterError: `postgres --version` has no such output.
     """
     command: list[str | Path] = [binaries / "postgres", "--version"]
     run = subprocess.run(command, capture_output=True, check=False, text=True)
@@ -165,10 +165,10 @@ def server_version(binaries: Path) -> int:
 
 
 def copy_installation(binaries: Path, directory: Path) -> Path:
-    """Copy the installation that `binaries` belong to, and return the copy of `binaries`.
+    """Copy the installation of `binaries`, and return the copied directory of binaries.
 
-    An installation finds its parts by their place relative to `bin`. Those in wheels have their
-    borrowed libraries in `<package>.libs` beside the package (auditwheel's convention).
+    An installation finds its files relative to `bin`. Wheels have bundled libraries in
+    `<package>.libs` next to the package (auditwheel's convention).
     """
     prefix = binaries.parent
     package = prefix.parent
@@ -180,7 +180,7 @@ def copy_installation(binaries: Path, directory: Path) -> Path:
 
 
 def _environ() -> dict[str, str]:
-    # PGDATA, PGPORT and the like are the developer's, about a server of theirs
+    # the developer's PGDATA, PGPORT and so on are for another server
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 

@@ -1,7 +1,4 @@
-"""PostgreSQL in a Docker container.
-
-In: an image's name. Out: the URL of a server that is removed afterwards.
-"""
+"""PostgreSQL in a Docker container, removed afterwards."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ DOCKER_SECONDS = 3
 
 
 def why_no_docker() -> str | None:
-    """Return why there is no Docker, or None if there is."""
-    # docker's client drops the socket that it could not connect, and the next garbage
-    # collection would blame whichever test is running
+    """Return the reason why Docker does not work, or None."""
+    # docker's client does not close a socket that failed to connect; a later garbage collection
+    # would raise the ResourceWarning in another test
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         reason = _ping()
         gc.collect()
@@ -33,7 +30,7 @@ def why_no_docker() -> str | None:
 
 @contextmanager
 def container(image: str) -> Iterator[sqlalchemy.URL]:
-    """Run a server from `image`, and yield the URL of its database."""
+    """Run a server of an image, and yield the URL of its database."""
     settings = {**TEST_SETTINGS, **HASTY_SETTINGS}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     server = PostgresContainer(image, driver="psycopg").with_command(f"postgres {options}")

@@ -1,9 +1,9 @@
-"""Where the tests' PostgreSQL comes from.
+"""Choose the tests' PostgreSQL server by environment variables.
 
-In: the environment. Out: a `Provided` server, whose user may create databases. The order is: the
-URL in `ALFRED_REFS_TEST_DATABASE_URL`, a container if Docker answers, the embedded server.
-`ALFRED_REFS_TEST_BACKEND` forces `docker` or `embedded`. A provider that was asked for and does
-not work is an error, and never a reason to try the next, or to skip a test.
+The order is: the URL in `ALFRED_REFS_TEST_DATABASE_URL`, a container if Docker works, the
+embedded server. `ALFRED_REFS_TEST_BACKEND` forces `docker` or `embedded`. If the chosen one does
+not work, that is an error: no other is tried, and no test is skipped. The user must be allowed to
+create databases.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ DEFAULT_IMAGE = "postgres:18"
 DRIVER = "postgresql+psycopg"
 CONNECT_SECONDS = 5
 
-# how to run a server, not yet run
+# starts a server
 Server = Callable[[], AbstractContextManager[sqlalchemy.URL]]
 
 
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """A server that answers.
+    """A server that accepts connections.
 
     Attributes:
-        url: of a database on it that others are created from.
+        url: of its administrative database.
         backend: `url`, `docker` or `embedded`.
-        version: what `select version()` says.
+        version: the result of `select version()`.
     """
 
     url: sqlalchemy.URL
@@ -46,10 +46,10 @@ class Provided:
 
 
 class NoPostgresError(Exception):
-    """No PostgreSQL to test with, and the three ways to have one."""
+    """No PostgreSQL to test with."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        """Tell for each way that was tried why it did not work."""
+        """Name the reason for each backend, and the remedies."""
         self.reasons = dict(reasons)
         tried = "; ".join(f"{way}: {reason}" for way, reason in reasons.items())
         super().__init__(
@@ -59,21 +59,21 @@ class NoPostgresError(Exception):
 
 
 class UnreachableError(Exception):
-    """A server that does not answer."""
+    """A server that does not accept connections."""
 
     def __init__(self, url: sqlalchemy.URL, said: str) -> None:
-        """Name the server, without its password, and quote the driver."""
+        """Name the server without its password, and quote the driver's error."""
         self.url = url
         super().__init__(f"{str(url)!r} does not answer: {said}")
 
 
 @contextmanager
 def postgres(environ: Mapping[str, str]) -> Iterator[Provided]:
-    """Run, or find, the PostgreSQL that `environ` asks for, and yield it.
+    """Start or connect to the PostgreSQL that `environ` selects, and yield it.
 
     Raises:
         NoPostgresError: there is none.
-        UnreachableError: the one that was chosen does not answer.
+        UnreachableError: the selected one does not accept connections.
     """
     backend, server = choose(environ)
     with server() as url:
@@ -81,10 +81,10 @@ def postgres(environ: Mapping[str, str]) -> Iterator[Provided]:
 
 
 def choose(environ: Mapping[str, str]) -> tuple[str, Server]:
-    """Return the name of the provider that `environ` asks for, and how to run its server.
+    """Return the name of the backend that `environ` selects, and a function that starts it.
 
     Raises:
-        NoPostgresError: none is there, or not the one that is asked for.
+        NoPostgresError: there is none, or not the forced one.
     """
     forced, given = environ.get(BACKEND_VARIABLE), environ.get(URL_VARIABLE)
     if given and not forced:
@@ -106,7 +106,7 @@ def choose(environ: Mapping[str, str]) -> tuple[str, Server]:
 
 
 def why_not_embedded() -> str | None:
-    """Return why there is no embedded server, or None if there is."""
+    """Return the reason why there is no embedded server, or None."""
     try:
         wheel_binaries()
     except NoBinariesError as error:
@@ -115,10 +115,10 @@ def why_not_embedded() -> str | None:
 
 
 def version_of(url: sqlalchemy.URL) -> str:
-    """Ask the server at `url` for its version.
+    """Return the version of the server at `url`.
 
     Raises:
-        UnreachableError: it does not answer.
+        UnreachableError: it does not accept connections.
     """
     engine = sqlalchemy.create_engine(
         url,

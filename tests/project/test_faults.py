@@ -1,7 +1,4 @@
-"""Processes that share a registry while things fail, for a few seconds; and who judges them.
-
-`python3 run.py faults --minutes 10` does it for longer.
-"""
+"""Fault injection for a few seconds, and its verdict; `python3 run.py faults` runs longer."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ HERE = ("fault-1", "order")
 
 
 def given(key: int, ref: str) -> dict[str, Any]:
-    """Return the line of a worker that was handed out a ref."""
+    """Return a log line: the worker received a ref."""
     return {"what": "given", "conversation": "fault-1", "entity": "order", "key": key, "ref": ref}
 
 
 def turn(number: int) -> dict[str, Any]:
-    """Return the line of a worker that began a turn."""
+    """Return a log line: the worker began a turn."""
     return {"what": "turn", "conversation": "fault-1", "turn": number}
 
 
@@ -45,12 +42,12 @@ KEPT = Kept(keys={HERE: [(1, 71), (2, 72), (3, 73)]}, last={HERE: 3}, rows={"kep
 
 
 def wrong(verdict: Verdict) -> dict[str, int]:
-    """Return what must not have happened, and did."""
+    """Return the broken promises with their counts."""
     return {what: count for what, count in verdict.wrong.items() if count}
 
 
 def test_a_registry_that_keeps_its_promises_is_found_good() -> None:
-    """Refs nobody heard of are fine, for the worker was killed; so are typed errors."""
+    """Refs that are in no log are fine, as workers are killed; so are typed errors."""
     verdict = verdict_on(LINES, KEPT)
 
     assert wrong(verdict) == {}
@@ -81,7 +78,7 @@ def test_a_registry_that_keeps_its_promises_is_found_good() -> None:
 def test_a_broken_promise_is_found(
     lines: list[dict[str, Any]], kept: dict[str, Any], found: dict[str, int]
 ) -> None:
-    """Whatever one line or row too many, too few or another can tell, is told."""
+    """One line or row too many, too few or changed is enough."""
     verdict = verdict_on([*LINES, *lines], replace(KEPT, **kept))
 
     assert wrong(verdict) == found
@@ -90,7 +87,7 @@ def test_a_broken_promise_is_found(
 
 @pytest.mark.slow
 def test_nothing_is_lost_while_workers_are_killed_and_the_server_crashes(tmp_path: Path) -> None:
-    """With several drivers, though the database's default is to lose what was committed last."""
+    """With several drivers, though `synchronous_commit` is off by default in these databases."""
     with crashing_server(durable=True) as server:
         campaign = Campaign(server, tmp_path, workers=3, haste=2)
         verdict = campaign.run(4)

@@ -1,4 +1,4 @@
-"""`python -m tests.shapes`: run all shapes on a server of its own; print the page with outcomes."""
+"""`python -m tests.shapes`: run all shapes on a server of its own; print the outcomes."""
 
 from __future__ import annotations
 
