@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 """Run the project's jobs from a fresh checkout, with nothing but Python.
 
-    python3 run.py demo [--full]               the kitchen, on a PostgreSQL of its own
-    python3 run.py agent [--prompts DIRECTORY] an agent of ten turns there, by its prompts
-    python3 run.py mistakes                    a model that errs there, and goes on
+    python3 run.py demo [--full]               the example application, on its own PostgreSQL
+    python3 run.py agent [--prompts DIRECTORY] a scripted agent of ten turns on it
+    python3 run.py mistakes                    a scripted model that makes mistakes and recovers
     python3 run.py test [pytest arguments]     the tests; all of them with --all
     python3 run.py lint                        ruff, mypy, import-linter
-    python3 run.py wheel                       build sdist and wheel, try it by itself
-    python3 run.py docs                        the site of docs/, in build/site
-    python3 run.py extras                      the same for each adapter, with its extra alone
-    python3 run.py benchmarks                  what the package costs, side by side
-    python3 run.py evals                       what models do with refs, and with other ids
-    python3 run.py faults --minutes 10         processes that share a registry while things fail
-    python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
+    python3 run.py wheel                       build sdist and wheel, and test the wheel alone
+    python3 run.py docs                        build docs/ as a site, in build/site
+    python3 run.py extras                      import each adapter with its extra alone
+    python3 run.py benchmarks                  the package's cost, compared with plain SQLAlchemy
+    python3 run.py evals                       models' error rates with refs and with other ids
+    python3 run.py faults --minutes 10         fault injection into processes with one registry
+    python3 run.py fuzz --calls 100000         random calls of the tools, valid and invalid
 
-`--sqlalchemy 2.0` or `2.1` (the default) before the other arguments picks the SQLAlchemy series;
-each has an environment of its own beside this file: `.venv` for the default, `.venv-2.0`. One is
-made, or brought up to date, when `pyproject.toml` or the Python that runs this file has changed.
-`--sqlalchemy pre` picks what is to come: the newest pre-release, in `.venv-pre`, if there is one.
+`--sqlalchemy 2.0` or `2.1` (the default) selects the SQLAlchemy series. Each has its own
+environment next to this file: `.venv` for the default, `.venv-2.0`. It is created, or updated, when
+`pyproject.toml` or the running Python has changed. `--sqlalchemy pre` selects the newest
+pre-release, if there is one, in `.venv-pre`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OLDEST_PYTHON = (3, 11)
 DEFAULT_SERIES = "2.1"
 PRE = "pre"
 
-# SQLAlchemy series -> where its environment is
+# SQLAlchemy series -> its environment
 ENVIRONMENTS = {
     DEFAULT_SERIES: ROOT / ".venv",
     "2.0": ROOT / ".venv-2.0",
@@ -50,7 +50,7 @@ ENVIRONMENTS = {
 
 ON_ALL_CORES = ("-n", "auto")
 
-# without these, `test` makes the small run; what they select is run whole, in one process
+# without these, `test` is the small run; with them, the selected tests run whole, in one process
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
 
 SMALL_RUN = """\
@@ -58,7 +58,7 @@ small run: about five minutes on two cores. Left out are the tests marked `slow`
 of Hypothesis' examples.
 Run everything with `python3 run.py test --all`, or name tests by path or -k."""
 
-# the tests of what we lean on in SQLAlchemy, by which a pre-release is judged
+# the tests that pin SQLAlchemy's behaviour, for pre-releases
 PINNED = ("tests/sqla", "tests/statements")
 
 LINTERS = (
@@ -68,15 +68,15 @@ LINTERS = (
     ("lint-imports", "--no-logo"),
 )
 
-# the extras that have a module of `alfred_refs.integrations` each
+# extras with a module in `alfred_refs.integrations`
 ADAPTERS = ("anthropic", "langchain", "mcp", "openai-agents", "pydantic-ai")
 
-# seconds after which an installation says what it is at, and how many characters of that
+# seconds between two progress messages of an installation, and their length
 SILENCE: float = 5
 LONGEST = 80
 
-# what would make pip install elsewhere, or less, than it is told; where pip finds packages
-# (indexes, proxies, certificates) is the user's to say
+# variables that would make pip install elsewhere, or less; those about indexes, proxies and
+# certificates stay the user's
 MISLEADING = frozenset(
     {
         "PIP_DRY_RUN",
@@ -93,7 +93,7 @@ MISLEADING = frozenset(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job that `arguments` name, and return its exit code."""
+    """Run the job named in `arguments`, and return its exit code."""
     if sys.version_info < OLDEST_PYTHON:
         sys.exit(f"Python {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed")
     options, rest = _parser().parse_known_args(arguments)
@@ -111,25 +111,25 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def demo(python: Path, arguments: Sequence[str]) -> int:
-    """Run the kitchen against a server that lives as long as it does."""
-    _say("starting a PostgreSQL of its own ...")
+    """Run the example application on its own server."""
+    _say("starting PostgreSQL ...")
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.kitchen", *arguments])
 
 
 def mistakes(python: Path, arguments: Sequence[str]) -> int:
-    """Have a scripted model call the kitchen's tools, against a server of its own."""
-    _say("starting a PostgreSQL of its own ...")
+    """Run the scripted model that makes mistakes, on its own server."""
+    _say("starting PostgreSQL ...")
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.mistakes", *arguments])
 
 
 def agent(python: Path, arguments: Sequence[str]) -> int:
-    """Have a scripted model cook for ten turns by its prompts, against a server of its own."""
-    _say("starting a PostgreSQL of its own ...")
+    """Run the scripted agent of ten turns, on its own server."""
+    _say("starting PostgreSQL ...")
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.agent", *arguments])
 
 
 def test(python: Path, arguments: Sequence[str]) -> int:
-    """Run the tests that the arguments select, all of them with `--all`, or the small run."""
+    """Run the selected tests, all tests with `--all`, or else the small run."""
     pytest: list[str | Path] = [python, "-m", "pytest"]
     if "--all" in arguments:
         rest = [argument for argument in arguments if argument != "--all"]
@@ -142,16 +142,16 @@ def test(python: Path, arguments: Sequence[str]) -> int:
 
 
 def lint(python: Path, _arguments: Sequence[str]) -> int:
-    """Run every linter, whether or not the one before it was content."""
+    """Run every linter, even if one has failed."""
     codes = [_run([python.with_name(name), *options]) for name, *options in LINTERS]
     return int(any(codes))
 
 
 def wheel(python: Path, arguments: Sequence[str]) -> int:
-    """Build sdist and wheel, look into both, and run `tests/smoke_wheel.py` on the wheel alone."""
+    """Build sdist and wheel, check their contents, and run `tests/smoke_wheel.py` on the wheel."""
     with tempfile.TemporaryDirectory() as directory:
         built, empty = Path(directory, "dist"), Path(directory, "venv")
-        # of the sdist: what that lacks, the wheel would lack
+        # the wheel is built from the sdist, so a file missing there is missing in both
         if code := _run([python, "-m", "build", "--outdir", built, *arguments]):
             return code
         check: list[str | Path] = [python, "-m", "twine", "check", "--strict", *built.iterdir()]
@@ -159,23 +159,23 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
             return code
         bare = make_environment(empty)
         install(bare, *(f"{found}[cli]" for found in built.glob("*.whl")), "psycopg[binary]")
-        # -I: the checkout must not be importable, or it would be what is tried
+        # -I: without it, the checkout would be imported instead of the wheel
         return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
 
 
 def docs(python: Path, arguments: Sequence[str]) -> int:
-    """Make the site, with warnings as errors, and look whether it holds together."""
+    """Build the site, with warnings as errors, and check its links and search."""
     add_extra(python, "docs")
     site = Path("build", "site")
     shutil.rmtree(site, ignore_errors=True)
-    # all of it anew: pages that have not changed may link to what has
+    # a full build: unchanged pages may link to changed ones
     options = ("-q", "-E", "-W", "--keep-going", "-j", "2", "-d", "build/doctrees")
     code = _run([python, "-m", "sphinx", *options, *arguments, "docs", site])
     return code or _run([python, "-m", "tests.site", site])
 
 
 def extras(python: Path, arguments: Sequence[str]) -> int:
-    """Build the wheel, and import each adapter where it and its extra alone are installed."""
+    """Build the wheel, and import each adapter in an environment with its extra alone."""
     with tempfile.TemporaryDirectory() as directory:
         built = Path(directory, "dist")
         if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
@@ -185,7 +185,7 @@ def extras(python: Path, arguments: Sequence[str]) -> int:
             bare = make_environment(Path(directory, extra))
             install(bare, f"{found}[{extra}]")
             module = f"alfred_refs.integrations.{extra.replace('-', '_')}"
-            # -I: the checkout must not be importable, or it would be what is tried
+            # -I: without it, the checkout would be imported instead of the wheel
             if code := _run([bare, "-I", "-c", f"import {module}"]):
                 return code
             _say(f"{module} needs the extra {extra} alone")
@@ -193,28 +193,28 @@ def extras(python: Path, arguments: Sequence[str]) -> int:
 
 
 def benchmarks(python: Path, arguments: Sequence[str]) -> int:
-    """Measure what the package costs, on a server of its own, beside packages that do the like."""
+    """Run the benchmarks on their own server."""
     add_extra(python, "bench")
     return _run([python, "-m", "benchmarks", *arguments])
 
 
 def evals(python: Path, arguments: Sequence[str]) -> int:
-    """Have a model, or a scripted one that errs, do tasks with refs and with other ids."""
+    """Run the evals: tasks for a model, or a scripted one, with refs and other ids."""
     add_extra(python, "eval")
     return _run([python, "-m", "evals", *arguments])
 
 
 def faults(python: Path, arguments: Sequence[str]) -> int:
-    """Kill, cut and crash what uses the registry, on a server of its own, and judge it."""
+    """Run fault injection on its own server."""
     return _run([python, "-m", "tests.faults", *arguments])
 
 
 def fuzz(python: Path, arguments: Sequence[str]) -> int:
-    """Call the tools as models may, and look what comes of it, on a server of its own."""
+    """Run random calls of the tools on their own server, and check the outcomes."""
     return _run([python, "-m", "tests.tools.fuzz", *arguments])
 
 
-# what the first argument says -> what is done
+# first argument -> job
 JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
@@ -232,7 +232,7 @@ JOBS = {
 
 
 def environment(series: str) -> Path:
-    """Return the interpreter of `series`' environment, brought up to date."""
+    """Return the interpreter of `series`' environment, after an update if needed."""
     directory = ENVIRONMENTS[series]
     stamp = directory / "stamp"
     interpreter, requirements = _interpreter(), _requirements(series)
@@ -246,16 +246,16 @@ def environment(series: str) -> Path:
         make_environment(directory)
     supported = DEFAULT_SERIES if series == PRE else series
     install(python, "--editable", ".[dev]", f"sqlalchemy=={supported}.*")
-    # last, so that an interrupted installation is begun anew
+    # last, so that an interrupted installation starts over
     stamp.write_text(f"{interpreter}\n{requirements}\n")
     return python
 
 
 def newest_sqlalchemy(python: Path) -> str:
-    """Install the newest SQLAlchemy there is, a pre-release too, and return its version.
+    """Install the newest SQLAlchemy, pre-releases included, and return its version.
 
-    It goes without its dependencies, which the supported version has brought, and beside what the
-    project asks for: pip would not install both together.
+    Its dependencies are there already. It is installed separately because it contradicts the
+    project's requirements.
     """
     install(python, "--pre", "--upgrade", "--no-deps", "sqlalchemy")
     show = [str(python), "-c", "import sqlalchemy; print(sqlalchemy.__version__)"]
@@ -263,7 +263,7 @@ def newest_sqlalchemy(python: Path) -> str:
 
 
 def add_extra(python: Path, extra: str) -> None:
-    """Install an extra of the project into its environment, again when that has changed."""
+    """Install an extra into the environment, unless it is up to date."""
     directory = python.parents[1]
     environment_stamp, stamp = directory / "stamp", directory / f"stamp-{extra}"
     if not stamp.exists() or stamp.read_text() != environment_stamp.read_text():
@@ -272,18 +272,18 @@ def add_extra(python: Path, extra: str) -> None:
 
 
 def make_environment(directory: Path) -> Path:
-    """Make an empty environment in `directory`, and return its interpreter."""
-    # Debian ships ensurepip in a package of its own
+    """Create an empty environment in `directory`, and return its interpreter."""
+    # Debian has ensurepip in a separate package
     has_ensurepip = importlib.util.find_spec("ensurepip") is not None
     venv.create(directory, clear=True, with_pip=has_ensurepip, symlinks=os.name != "nt")
     return _python(directory)
 
 
 def install(python: Path, *what: str | Path) -> None:
-    """Install `what` for `python`, by its own pip or, if it has none, by ours.
+    """Install `what` for `python`, by its own pip or else by ours.
 
     Raises:
-        SystemExit: it could not be installed; pip has said why.
+        SystemExit: the installation failed; pip has printed the reason.
     """
     own = [str(python), "-m", "pip"]
     ours = [sys.executable, "-m", "pip", "--python", str(python)]
@@ -300,14 +300,14 @@ def install(python: Path, *what: str | Path) -> None:
 
 
 def pip_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what of `environ` pip should see: all but what would lead it elsewhere."""
+    """Return `environ` without the variables in `MISLEADING`."""
     kept = {name: value for name, value in environ.items() if name not in MISLEADING}
-    # not only left out: a configuration file may ask for user installs too
+    # a configuration file may ask for user installs too
     return kept | {"PIP_USER": "0"}
 
 
 def _watched(command: Sequence[str | Path], environ: Mapping[str, str]) -> int:
-    """Run a command, and say every few seconds what it has printed last."""
+    """Run a command, and print its last line of output every few seconds."""
     last = [""]
     began = time.monotonic()
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as running:
@@ -333,7 +333,7 @@ def _say(text: str) -> None:
 
 
 def _run(command: Sequence[str | Path], environ: Mapping[str, str] | None = None) -> int:
-    # one stream for us and for the job
+    # keep our output before that of the job
     sys.stdout.flush()
     return subprocess.run(command, env=environ, check=False).returncode
 
@@ -360,7 +360,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        # what it does not know is for the job
+        # unknown arguments are for the job
         allow_abbrev=False,
     )
     parser.add_argument("job", choices=list(JOBS))

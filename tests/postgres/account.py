@@ -52,7 +52,7 @@ class Account:
                 os.chown(inner, self.user, self.group, follow_symlinks=False)
 
     def can_run(self, program: Path) -> bool:
-        """Return whether this account can execute `program`, with its libraries and directories."""
+        """Return whether this account can execute `program` and read its libraries."""
         try:
             process = self.start(
                 [program, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

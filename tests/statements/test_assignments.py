@@ -167,7 +167,7 @@ def test_a_key_is_not_stored_as_data(
     session.commit()
     with Session(tables) as plain:
         names = plain.scalars(select(Recipe.name)).all()
-    assert str(key) in names or names == ["soup", "x"]
+    assert str(key) in names or sorted(names) == ["soup", "x"]
 
 
 @pytest.mark.parametrize(
