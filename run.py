@@ -15,8 +15,8 @@
     python3 run.py fuzz --calls 100000         random calls of the tools, valid and invalid
 
 `--sqlalchemy 2.0` or `2.1` (the default) selects the SQLAlchemy series. Each has its own
-environment next to this file: `.venv` for the default, `.venv-2.0`. It is created, or updated, when
-`pyproject.toml` or the running Python has changed. `--sqlalchemy pre` selects the newest
+environment next to this file: `.venv` for the default, `.venv-2.0`. It is created, or updated,
+when `pyproject.toml` or the running Python has changed. `--sqlalchemy pre` selects the newest
 pre-release, if there is one, in `.venv-pre`.
 """
 
