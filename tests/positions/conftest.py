@@ -10,12 +10,12 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
-from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
+from tests.fix_postgres import DatabasePool, connected, database_pool
 from tests.positions.models import Base, Exercise, Note, Week, Workout
 
 
 @pytest.fixture(scope="session")
-def gym_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+def gym_databases(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the tables of these tests and the registry's."""
 
     def prepare(url: str) -> None:
@@ -23,14 +23,14 @@ def gym_databases(administration: Engine) -> Iterator[PreparedDatabases]:
             Base.metadata.create_all(connection)
             PostgresStore(connection.engine).create_tables()
 
-    with databases_prepared(administration, prepare) as databases:
+    with database_pool(administration, prepare) as databases:
         yield databases
 
 
 @pytest.fixture
-def gym(gym_databases: PreparedDatabases) -> Iterator[Engine]:
+def gym(gym_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a database with the tables, which are empty."""
-    with gym_databases.lent() as url:
+    with gym_databases.lease() as url:
         engine = create_engine(url)
         yield engine
         engine.dispose()
