@@ -1,4 +1,4 @@
-"""The one door to SQLAlchemy's internals: whatever has no public name there is used in here only.
+"""SQLAlchemy's internals: its private names are used in this package only.
 
     key, parameters = sqla.cache_key_of(statement)          # the cache key, its bind parameters
     copy = sqla.with_values(statement, {parameters[0].key: value})      # the same cache key
@@ -11,11 +11,11 @@
 | `mappers` | mappers, instance states, the unit of work |
 | `sessions` | `HookedSession`; the identity map, ORM executions, flushes, transactions |
 | `engines` | pools, error events, schema translation |
-| `compiler` | criteria added to whatever a connection compiles |
+| `compiler` | an owner's criteria, added to each statement that a connection compiles |
 | `concurrency` | blocking code under asyncio |
 
-A comment with each private name says what it is in SQLAlchemy, and which test of `tests/sqla` pins
-it on both supported series; `tests/sqla/test_privates.py` checks that no other module uses one.
+A comment with each private name explains it, and names the test that pins it on both supported
+series; `tests/sqla/test_privates.py` checks that no other module uses one.
 """
 
 from .compiler import (

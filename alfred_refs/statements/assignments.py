@@ -1,4 +1,4 @@
-"""Keys stored or loaded as data: refused, because no ref would stand for them from then on.
+"""Keys stored or loaded as data: refused, because they would be shown without a ref from then on.
 
 A statement may populate an attribute, or set a column, with an expression that is made of keys:
 

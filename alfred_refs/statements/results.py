@@ -104,7 +104,7 @@ class Outputs:
     Attributes:
         columns: the positions that hold one key each, as its column has it.
         shapes: the positions that hold keys otherwise, or values of unknown origin.
-        width: the number of positions; `None` if the statement does not tell.
+        width: the number of positions; `None` if it is not known from the statement.
         other: the shape of every position, in rows of another width.
     """
 
@@ -170,7 +170,7 @@ def outputs_of(
     Raises:
         UntranslatableError: a result would show keys inside an expression.
     """
-    if isinstance(statement, DefaultGenerator):  # the next value of a sequence is no key yet
+    if isinstance(statement, DefaultGenerator):  # the next value of a sequence is not a key yet
         return Outputs({}, width=1)
     if not isinstance(statement, ReturnsRows | FromStatement):
         return Outputs({})
