@@ -226,7 +226,7 @@ def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
         pair = id(link.instance), link.name, id(link.other)
         if pair in known:
             raise invalid_content(
-                f"{_place(link, places)} is said twice; {_UNCHANGED}",
+                f"{_place(link, places)} is given twice; {_UNCHANGED}",
                 "leave one of the two out",
             )
         known.add(pair)
@@ -240,7 +240,7 @@ def _check_columns(builder: Builder, places: Mapping[int, str], row_values: RowV
         for name, has in _reference_values(link):
             if has not in columns.get(name, [has]):
                 raise invalid_content(
-                    f"'{places[id(link.instance)]}.{name}' says otherwise than "
+                    f"'{places[id(link.instance)]}.{name}' contradicts "
                     f"{_place(link, places)}; {_UNCHANGED}",
                     "leave one of the two out",
                 )
@@ -271,9 +271,9 @@ def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
         known, first = parents.setdefault((id(child), frozenset(columns)), (parent, link))
         if known is not parent:
             raise invalid_content(
-                f"{_place(first, places)} and {_place(link, places)} say two different rows "
-                f"that one row belongs to, and it can belong to one; {_UNCHANGED}",
-                "say it in one of the two places",
+                f"{_place(first, places)} and {_place(link, places)} give one row two "
+                f"parents, and it can have one; {_UNCHANGED}",
+                "give it in one of the two places",
             )
 
 
@@ -295,8 +295,8 @@ def _replaced_row_error(link: Link, links: Sequence[Link], places: Mapping[int, 
             "leave it out there, or relate it in another way",
         )
     return invalid_content(
-        f"{_place(link, places)} and {_place(other, places)} have the same value by which rows "
-        f"are told apart there, and one of them would be lost; {_UNCHANGED}",
+        f"{_place(link, places)} and {_place(other, places)} have the same key in "
+        f"that collection, and one of them would be lost; {_UNCHANGED}",
         "give one of them another value, or leave it out",
     )
 

@@ -122,12 +122,12 @@ def saved(toolset: Toolset, session: RefSession, table: str, draft: str) -> Cont
 
 # what a draft of a guest has -> what the message says of it
 REFUSED: list[tuple[Content, str]] = [
-    ({"lent": ["item_1", "item_1"]}, "'item_1' in 'gen_guest_1.lent' is said twice"),
-    ({"items": ["item_1", "item_1"]}, "'item_1' in 'gen_guest_1.items' is said twice"),
-    ({"seat": "seat_1", "place": 8}, "'gen_guest_1.place' says otherwise than 'seat_1'"),
-    ({"seat": "seat_1", "hall_id": "hall_2"}, "'gen_guest_1.hall_id' says otherwise"),
-    ({"seat": "seat_1", "hall_id": None}, "'gen_guest_1.hall_id' says otherwise"),
-    ({"seat": {"hall_id": "hall_1", "place": 9}, "place": 8}, "than 'gen_guest_1.seat'"),
+    ({"lent": ["item_1", "item_1"]}, "'item_1' in 'gen_guest_1.lent' is given twice"),
+    ({"items": ["item_1", "item_1"]}, "'item_1' in 'gen_guest_1.items' is given twice"),
+    ({"seat": "seat_1", "place": 8}, "'gen_guest_1.place' contradicts 'seat_1'"),
+    ({"seat": "seat_1", "hall_id": "hall_2"}, "'gen_guest_1.hall_id' contradicts"),
+    ({"seat": "seat_1", "hall_id": None}, "'gen_guest_1.hall_id' contradicts"),
+    ({"seat": {"hall_id": "hall_1", "place": 9}, "place": 8}, "contradicts 'gen_guest_1.seat'"),
     ({"pin": "1234"}, "'guests' holds something that is not for you to write"),
     ({"items": [{"guest": None, "guest_id": None}]}, "'items' holds something that is not"),
     ({"items": [{"kind": "safe"}]}, "'items' is of a kind that is not for you to write"),

@@ -134,7 +134,7 @@ def saved(session: RefSession, conversation: Conversation, *contents: Content) -
 CONTRADICTIONS: list[tuple[list[Content], list[str]]] = [
     (
         [{"drawers": [{"name": "pens"}, {"name": "pens"}]}],
-        ["'gen_chest_1.drawers.1' and 'gen_chest_1.drawers.2' have the same value"],
+        ["'gen_chest_1.drawers.1' and 'gen_chest_1.drawers.2' have the same key"],
     ),
     ([{"drawers": ["drawer_1", "drawer_2"]}], ["'drawer_1'", "'drawer_2'"]),
     ([{"drawers": [{}]}], ["'drawers'", "lacks the value that"]),
