@@ -128,7 +128,7 @@ class UuidAttribute(RefAttribute):
             boundary = getattr(instance._sa_instance_state, BOUNDARY, None)
             if boundary is None or value is None:
                 return value
-            return boundary.numbered[self][value.int]
+            return boundary.refs_by_number[self][value.int]
         except (KeyError, AttributeError):
             pass  # any other case, outside of the `except` as above
         return super().__get__(instance, owner)

@@ -489,10 +489,10 @@ class Boundary:
             process has not cached wait for the flush, so that no attribute does I/O.
         looks_ahead: whether anything is looked up or minted when instances are fetched or flushed.
         renderers: the functions that return the ref of a key, for the attributes read so far.
-        numbered: the refs by the number of their UUID, for the same attributes if they have UUIDs.
+        refs_by_number: the refs by the number of their UUID, for those attributes that have UUIDs.
         loaded: the instances whose keys are not minted yet, in the order of loading.
         classes: the classes used so far that have no alternate keys.
-        labelled: the classes used so far that have labels.
+        labelled_classes: the classes used so far that have labels.
     """
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
@@ -503,13 +503,13 @@ class Boundary:
         self._entities = self.conversation.entities
         self._by_alternate = self.looks_ahead = self._entities.may_have_alternate_keys()
         self.renderers: dict[RefAttribute, Callable[[Any], Any]] = {}
-        self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
+        self.refs_by_number: dict[RefAttribute, Mapping[int, str]] = {}
         self.classes: set[type[Any]] = set()
         self._with_alternates: set[type[Any]] = set()
         self._instances = LoadedInstances()
         self.loaded = self._instances.new
         self._keys = InstanceKeys(self.conversation)
-        self.labelled = LabelledClasses(self._entities, self.conversation, self._keys)
+        self.labelled_classes = LabelledClasses(self._entities, self.conversation, self._keys)
         self.pending = PendingRefs(self.conversation, self._session)
         self._depth = 0  # of fetches inside each other
         self._fetched = 0  # how many of `loaded` were there after the last chunk
@@ -540,7 +540,7 @@ class Boundary:
     def _add_class(self, class_: type[Any]) -> None:
         keys = instrument_once(class_, self._entities)
         if keys.label is not None:
-            self.labelled.add(class_)
+            self.labelled_classes.add(class_)
         (self._with_alternates if keys.alternate else self.classes).add(class_)
 
     def forget_classes(self) -> None:
@@ -681,7 +681,7 @@ class Boundary:
             self._note_gone(state, attribute.key)
         show = self.renderers[attribute] = renderer(column, self.conversation, RefList)
         if column.has_uuids:
-            self.numbered[attribute] = self.conversation.refs_of(column.entity)
+            self.refs_by_number[attribute] = self.conversation.refs_of(column.entity)
         return show(value)
 
     def _note_gone(self, state: State, name: str) -> None:
@@ -729,7 +729,7 @@ class Boundary:
 
     def invalidate(self) -> None:
         """Drop the cached functions and refs of attributes."""
-        self.renderers, self.numbered = {}, {}
+        self.renderers, self.refs_by_number = {}, {}
 
     # Keys that are minted together
 
@@ -765,8 +765,8 @@ class Boundary:
         self._fetched = 0
         if self._rowless:
             states = [each for each in states if each.persistent or each not in self._rowless]
-        if self.labelled:
-            self.labelled.note(states)
+        if self.labelled_classes:
+            self.labelled_classes.note(states)
         return self._keys.of_all(states)
 
     def _remember_new_rows(self, *, other_bind: bool) -> None:
@@ -779,9 +779,9 @@ class Boundary:
 
     def after_fetch(self, rows: Rows) -> None:
         """Note the labels of a chunk of rows; some of its instances may have been refreshed."""
-        if self.labelled:
+        if self.labelled_classes:
             new = states_of(self.loaded[self._fetched :])
-            self.labelled.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
+            self.labelled_classes.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
         if len(self.loaded) > self._instances.trim_at:
             self._instances.forget_dropped()
         self._fetched = len(self.loaded)
@@ -815,8 +815,8 @@ class Boundary:
 
     def note_labels(self) -> None:
         """Note the labels of rows that were loaded, before their attributes may expire."""
-        if self.labelled:
-            self.labelled.note(states_of(self.loaded), minted=True)
+        if self.labelled_classes:
+            self.labelled_classes.note(states_of(self.loaded), minted=True)
 
     # Room in the cache of refs
 

@@ -162,17 +162,17 @@ class MissingRows:
             self.conversation.note_gone([(entity, keys[ref]) for ref in missing], "was deleted")
         raise self.conversation.gone_error(missing[0], entity)
 
-    def check_resolved(self, resolved: Iterable[tuple[KeyColumn, Any]]) -> None:
+    def check_column_keys(self, column_keys: Iterable[tuple[KeyColumn, Any]]) -> None:
         """Check that the rows exist whose refs a statement compares with their primary key.
 
         Args:
-            resolved: the keys of its refs, each with the column that it is compared with.
+            column_keys: the keys of its refs, each with the column that it is compared with.
 
         Raises:
             GoneRefError: one does not.
         """
         by_column: dict[KeyColumn, dict[str, Key]] = {}
-        for column, value in resolved:
+        for column, value in column_keys:
             if str(self._primary(column)) == column.name and column.alternate is None:
                 key = column.to_key(value)
                 ref = self.conversation.refs_by_entity(key).get(column.entity)

@@ -503,8 +503,8 @@ def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
         if translation.transactions.log is not None:
             changed = [each for each in session.dirty if session.is_modified(each)]
             translation.transactions.note_updated(map(sqla.state_of, changed))
-        if translation.boundary.labelled:
-            labels = translation.boundary.labelled.changed(session.dirty)
+        if translation.boundary.labelled_classes:
+            labels = translation.boundary.labelled_classes.changed(session.dirty)
             translation.transactions.note_labels(labels)
 
 

@@ -284,13 +284,13 @@ class PreparedStatement:
     Attributes:
         plan: where keys are in its rows.
         values: its parameters before refs were replaced.
-        resolved: the keys that its refs became.
+        column_keys: the keys that its refs became.
         activity: the rows that it is about to change, if activity is kept.
     """
 
     plan: Plan
     values: Sequence[BindParameter[Any]]
-    resolved: ColumnKeys
+    column_keys: ColumnKeys
     activity: Sequence[Activity] = ()
 
 
@@ -306,20 +306,20 @@ def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedSta
     """
     boundary = translation.boundary
     execution.statement, plan, values = translation.plans.of(execution.statement)
-    resolved = None
+    column_keys = None
     if plan.single is not None and not execution.parameters:
-        resolved = _resolve_single(execution, plan.single, values, boundary)
-    if resolved is None:
-        resolved = _resolve_all(execution, plan, values, boundary)
-    if resolved and not execution.is_insert:
-        translation.check_missing = partial(_check_rows, execution, resolved, translation)
+        column_keys = _resolve_single(execution, plan.single, values, boundary)
+    if column_keys is None:
+        column_keys = _resolve_all(execution, plan, values, boundary)
+    if column_keys and not execution.is_insert:
+        translation.check_missing = partial(_check_rows, execution, column_keys, translation)
     is_write = execution.is_insert or execution.is_update or execution.is_delete
     # a sequence or DDL loads no instances
     loads = execution.is_select or isinstance(execution.statement, ClauseElement)
     needs_finish = is_write or (boundary.looks_ahead and loads)
-    if plan.rewrites_rows or needs_finish or (resolved and execution.parameters):
+    if plan.rewrites_rows or needs_finish or (column_keys and execution.parameters):
         activity = translation.transactions.about_to_write(execution)
-        return PreparedStatement(plan, values, resolved, activity)
+        return PreparedStatement(plan, values, column_keys, activity)
     return None
 
 
@@ -423,7 +423,7 @@ def _autoflush(execution: ORMExecuteState) -> None:
 
 
 def _check_rows(
-    execution: ORMExecuteState, resolved: ColumnKeys, translation: Translation
+    execution: ORMExecuteState, column_keys: ColumnKeys, translation: Translation
 ) -> None:
     """Check that the rows exist whose refs are in a statement that matched nothing.
 
@@ -431,7 +431,7 @@ def _check_rows(
         GoneRefError: one does not.
     """
     rows = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
-    rows.check_resolved(resolved)
+    rows.check_column_keys(column_keys)
 
 
 def resolve_assigned_expressions(states: Iterable[State], translation: Translation) -> None:
@@ -479,7 +479,7 @@ def finish(
     """Return the result of a statement with refs in place of keys, whenever it is read."""
     if not execution.is_select:
         translation.transactions.note_written(execution, result, prepared.activity)
-        _finish_write(execution, result, prepared.resolved, translation)
+        _finish_write(execution, result, prepared.column_keys, translation)
     shown = _result_with_refs(execution, result, prepared, translation.boundary)
     return mint_on_fetch(execution, shown, translation)
 
@@ -528,7 +528,7 @@ def _result_with_refs(
 def _finish_write(
     execution: ORMExecuteState,
     result: Result[Any],
-    resolved: ColumnKeys,
+    column_keys: ColumnKeys,
     translation: Translation,
 ) -> None:
     """Put refs in place of keys in the attributes of a cursor's result; note deleted rows."""
@@ -541,12 +541,12 @@ def _finish_write(
         sqla.rewrite_write_info(cursor, _on_own_bind(execution, conversation, show))
         if is_eager:
             sqla.read_inserted_keys(cursor)
-    if resolved and execution.is_delete and (cursor is None or cursor.rowcount):
-        _note_deleted(execution, resolved, translation)
+    if column_keys and execution.is_delete and (cursor is None or cursor.rowcount):
+        _note_deleted(execution, column_keys, translation)
 
 
 def _note_deleted(
-    execution: ORMExecuteState, resolved: ColumnKeys, translation: Translation
+    execution: ORMExecuteState, column_keys: ColumnKeys, translation: Translation
 ) -> None:
     """Find out which of the rows that a DELETE names by refs are deleted: one more statement.
 
@@ -554,7 +554,7 @@ def _note_deleted(
     """
     primary = list(cast(Any, execution.statement).table.primary_key)
     names = [str(column) for column in primary]
-    pairs = [(column, value) for column, value in resolved if [column.name] == names]
+    pairs = [(column, value) for column, value in column_keys if [column.name] == names]
     if not pairs:
         return
     identity = Identity(primary, [pairs[0][0]])

@@ -484,7 +484,7 @@ def test_a_class_without_a_label_costs_nothing(
 
     assert (soup.name, store.trips) == ("Soup", ["refer"])
     assert session._boundary is not None
-    assert set(session._boundary.labelled) == {Recipe}
+    assert set(session._boundary.labelled_classes) == {Recipe}
 
 
 @pytest.fixture
