@@ -182,21 +182,19 @@ def worked(engine: Engine, done: Work, session: Session, *, disposed: bool) -> d
     return {repr(each): weakref.ref(each) for each in there}
 
 
-@pytest.mark.parametrize("disposed", [False, True], ids=["dropped", "disposed"])
 @pytest.mark.parametrize(("done", "kind"), WORK)
-def test_a_dropped_class_is_collected(
-    tables: Engine, done: Work, kind: str, *, disposed: bool
-) -> None:
-    """As with a plain session, once the engine's compiled statements are let go of.
+def test_a_dropped_class_is_collected(tables: Engine, done: Work, kind: str) -> None:
+    """As with a plain session, once the engine's compiled statements are cleared.
 
-    Session, conversation and registry stay, and take other classes of the same names.
+    Session, conversation and registry stay, and accept other classes of the same names, dropped
+    with and without `registry.dispose()`.
     """
     chat = RefRegistry(store=MemoryStore()).conversation("chat-7")
     session = Session(tables) if kind == PLAIN else RefSession(tables, conversation=chat)
     if isinstance(session, RefSession):
         session.mint_when_fetched = kind == EAGER
     with session:
-        for _ in "ab":
+        for disposed in (False, True):
             watched = worked(tables, done, session, disposed=disposed)
             tables.clear_compiled_cache()
             gc.collect()

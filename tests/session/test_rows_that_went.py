@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any, cast
 
@@ -106,26 +106,43 @@ def test_it_is_said_at_the_first_use(
     assert session.get_one(Recipe, refs[1]).name == "B"
 
 
-@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-@pytest.mark.parametrize("use", USES.values(), ids=list(USES))
+def run_async(
+    tables: Engine,
+    conversation: Conversation,
+    driver: str,
+    work: Callable[[AsyncRefSession], Awaitable[Any]],
+) -> Any:
+    """Return what work in an asynchronous session returns."""
+
+    async def run() -> Any:
+        engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+        try:
+            async with AsyncRefSession(engine, conversation=conversation) as session:
+                return await work(session)
+        finally:
+            await engine.dispose()
+
+    return asyncio.run(run())
+
+
+# one for each place where a missing row is noticed: `get`, the rows of a result, its rowcount
+AWAITED = pytest.mark.parametrize("use", [USES["get"], USES["select"], USES["update"]])
+DRIVERS = pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+
+
+@DRIVERS
+@AWAITED
+@pytest.mark.usefixtures("refs")
 def test_it_is_said_where_sessions_are_awaited(
-    refs: list[str], tables: Engine, conversation: Conversation, use: Use, driver: str
+    tables: Engine, conversation: Conversation, use: Use, driver: str
 ) -> None:
     """Inside the call that has found nothing."""
     drop(tables)
 
-    async def work() -> None:
-        engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
-        try:
-            async with AsyncRefSession(engine, conversation=conversation) as session:
-                with pytest.raises(GoneRefError, match=GONE):
-                    await session.run_sync(use)
-        finally:
-            await engine.dispose()
+    with pytest.raises(GoneRefError, match=GONE):
+        run_async(tables, conversation, driver, lambda session: session.run_sync(use))
 
-    asyncio.run(work())
     assert status_of(conversation, "recipe_1") == "was deleted"
-    del refs
 
 
 @pytest.fixture
@@ -160,46 +177,33 @@ def test_a_row_that_is_back_can_be_used(
     assert conversation.resolve("recipe_1") is not None
 
 
+@DRIVERS
+@AWAITED
 @pytest.mark.usefixtures("returned")
-@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-@pytest.mark.parametrize("use", USES.values(), ids=list(USES))
 def test_a_row_that_is_back_can_be_used_where_sessions_are_awaited(
     tables: Engine, conversation: Conversation, use: Use, driver: str
 ) -> None:
-    """Its table is asked inside the call."""
+    """Its table is queried inside the call."""
+    run_async(tables, conversation, driver, lambda session: session.run_sync(use))
 
-    async def work() -> None:
-        engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
-        try:
-            async with AsyncRefSession(engine, conversation=conversation) as session:
-                await session.run_sync(use)
-        finally:
-            await engine.dispose()
-
-    asyncio.run(work())
     assert status_of(conversation, "recipe_1") is None
 
 
-@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+@DRIVERS
 def test_an_attribute_of_an_awaited_session_waits_with_a_ref_that_was_gone(
     tables: Engine, conversation: Conversation, returned: uuid.UUID, driver: str
 ) -> None:
     """Setting it asks nobody; the flush does."""
 
-    async def work() -> Any:
-        engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
-        try:
-            async with AsyncRefSession(engine, conversation=conversation) as session:
-                session.add(plan := MealPlan(recipe_id="recipe_2"))
-                await session.flush()
-                plan.recipe_id = "recipe_1"
-                await session.commit()
-                await session.refresh(plan)
-                return plan.__dict__["recipe_id"], plan.recipe_id
-        finally:
-            await engine.dispose()
+    async def work(session: AsyncRefSession) -> Any:
+        session.add(plan := MealPlan(recipe_id="recipe_2"))
+        await session.flush()
+        plan.recipe_id = "recipe_1"
+        await session.commit()
+        await session.refresh(plan)
+        return plan.__dict__["recipe_id"], plan.recipe_id
 
-    assert asyncio.run(work()) == (returned, "recipe_1")
+    assert run_async(tables, conversation, driver, work) == (returned, "recipe_1")
 
 
 @pytest.mark.usefixtures("returned")

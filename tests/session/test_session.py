@@ -109,18 +109,17 @@ def test_a_conversation_can_be_named_where_the_registry_is_known(
         RefSession(tables, conversation="chat-7")
 
 
-@pytest.mark.parametrize(
-    ("ref", "error"),
-    [
-        ("recipe_9", UnknownRefError),
-        ("meal_plan_1", WrongEntityError),
-        ("gen_recipe_1", UnknownDraftError),
-        ("hello", UnknownRefError),
-        ("", UnknownRefError),
-        (str(NOBODY), RawKeyError),
-        (NOBODY.hex, RawKeyError),
-    ],
-)
+BAD_REFS: dict[str, type[BadRefError]] = {
+    "recipe_9": UnknownRefError,
+    "meal_plan_1": WrongEntityError,
+    "gen_recipe_1": UnknownDraftError,
+    "hello": UnknownRefError,
+    "": UnknownRefError,
+    str(NOBODY): RawKeyError,
+    NOBODY.hex: RawKeyError,
+}
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -138,17 +137,14 @@ def test_a_conversation_can_be_named_where_the_registry_is_known(
     ],
 )
 @pytest.mark.usefixtures("plan")
-def test_a_bad_ref_stops_the_statement(  # two of them are parameters
-    session: RefSession,
-    sent: list[str],
-    ref: str,
-    error: type[BadRefError],
-    use: Callable[[RefSession, str], object],
+def test_a_bad_ref_stops_the_statement(
+    session: RefSession, sent: list[str], use: Callable[[RefSession, str], object]
 ) -> None:
     """One bad ref, and nothing is executed; the error never shows a key."""
     sent.clear()
+    for ref, error in BAD_REFS.items():
+        with pytest.raises(BadRefError) as caught:
+            use(session, ref)
 
-    with pytest.raises(BadRefError) as caught:
-        use(session, ref)
-    assert (type(caught.value), sent) == (error, [])
-    assert error is not RawKeyError or ref not in str(caught.value)
+        assert (type(caught.value), sent) == (error, [])
+        assert error is not RawKeyError or ref not in str(caught.value)
