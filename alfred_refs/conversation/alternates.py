@@ -2,7 +2,7 @@
 
 If `posts.author` references `users.handle_id`, a post still shows its author as `user_1`: the ref
 belongs to the primary key. `AlternateKeys` holds which value of the unique column belongs to which
-row, in both directions. What is missing is looked up in one query on the session's own connection
+row, in both directions. Missing rows are looked up in one query on the session's own connection
 for all values of a result or statement.
 
     post.author        value of users.handle_id ─▶ primary key of the row ─▶ ref
@@ -14,7 +14,7 @@ for all values of a result or statement.
 >>> conversation.alternates.row_keys([("recipe", 5)])
 [('recipe', 5)]
 
-A unique value may change, and belong to another row later. So what was looked up is forgotten at
+A unique value may change, and belong to another row later. So look-ups are forgotten at
 the end of the transaction and after every write in it. Instances keep the rows that their own
 values had when they were loaded (`session.instances`).
 

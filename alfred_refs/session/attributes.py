@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class RefDisplay(Protocol):
-    """What an instance has in its state: a `Boundary`, or the refs of a pickle."""
+    """The object that translates for an instance: a `Boundary`, or the refs of a pickle."""
 
     renderers: Mapping[Any, Callable[[Any], Any]]
 
@@ -93,7 +93,7 @@ class RefAttribute(InstrumentedAttribute[Any]):
         except KeyError:
             value = super().__get__(instance, owner)
         try:
-            # not by `__dict__`: since Python 3.11 an object has none until it is asked for
+            # not by `__dict__`, which Python 3.11 creates on demand and which then costs memory
             boundary = getattr(instance._sa_instance_state, BOUNDARY, None)
             if boundary is None or value is None:
                 return value
@@ -227,7 +227,7 @@ class PickledRefs:
     Args:
         class_: of the instance.
         names: its key attributes.
-        refs: their values, each with what was shown for it, by the attribute's name.
+        refs: the pickled value of each attribute and the ref that it showed.
     """
 
     raw = False
@@ -244,7 +244,7 @@ class PickledRefs:
         return _unpickle, (self._class, self._names, self._refs)
 
     def pickled_refs(self, _: State) -> PickledRefs:
-        """Return what the instance takes into another pickle."""
+        """Return the object for another pickle: this one."""
         return self
 
     def show(self, attribute: QueryableAttribute[Any], instance: object, value: Any) -> Any:
@@ -501,7 +501,7 @@ def _dump(model: Any, values: dict[str, Any], dump: Callable[[Any], Any]) -> Any
 
 
 def _shown_value(model: Any, name: str | None, value: Any) -> Any:
-    """Return what the attribute of a model shows, or the value if it is not a key attribute."""
+    """Return the ref that a key attribute of a model shows, or the value of another attribute."""
     if name is None or not _is_ref_attribute(model, name):
         return value
     return getattr(model, name)

@@ -104,7 +104,7 @@ class Builder:
 
         Args:
             record: its values.
-            more: values of other attributes; they stay, whatever `__init__` sets.
+            more: values of other attributes; they override those that `__init__` sets.
         """
         instance = instance_of(record.model, {**record.values, **more})
         for name, value in more.items():
@@ -449,7 +449,7 @@ class DraftSaving:
 
 
 class SessionRows:
-    """Looks up rows of drafts on a session's connection, whoever owns them.
+    """Looks up rows of drafts on a session's connection, of all owners.
 
     Args:
         session: not kept alive.

@@ -358,7 +358,7 @@ class LoadedInstances:
 
     def __init__(self) -> None:
         # The states' own weak references. A list of states would keep them alive: then boundary,
-        # list and states form a cycle, and what a session has read waits for the collector.
+        # list and states form a cycle, and all instances wait for the garbage collector.
         self.new: list[WeakInstance] = []
         self.with_alternates: list[WeakInstance] = []
         self._known: list[WeakInstance] = []  # all that are not new
@@ -408,7 +408,7 @@ class LoadedInstances:
 def weak_references(instances: Iterable[WeakInstance]) -> list[WeakInstance]:
     """Return references to the living instances that do not lead to their states.
 
-    That of a state has a callback, a method of the state.
+    The reference of a state itself has a callback, a method of the state.
     """
     return [ref(instance) for each in instances if (instance := each()) is not None]
 
@@ -475,7 +475,7 @@ class LabelledClasses(WeakSet[type[Any]]):
 
 
 class Boundary:
-    """What the key attributes of one session's instances show and accept.
+    """Translates the key attributes of one session's instances.
 
     Args:
         conversation: in which refs are valid.

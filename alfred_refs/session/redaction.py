@@ -76,8 +76,8 @@ class ErrorRedaction:
         boundary: of the session's instances.
 
     Attributes:
-        is_disconnected: whether a connection was lost in this transaction, so that it is unknown
-            what the server has done.
+        is_disconnected: whether a connection was lost in this transaction: the server may have
+            committed it or not.
         has_errors: whether the driver has raised an error in this transaction.
         connections: those that the session works on.
     """
@@ -115,7 +115,7 @@ class ErrorRedaction:
 
     @contextmanager
     def redacted(self) -> Iterator[None]:
-        """Redact what is raised inside the `with`."""
+        """Redact exceptions raised inside the `with`."""
         try:
             yield
         except Exception as error:
@@ -198,7 +198,7 @@ def _redact(
         return
     redactor = Redactor(refs, ColumnCatalogue(conversation.entities), _error_fields(chain))
     statements = [error for error in chain if isinstance(error, StatementError)]
-    # parameters first: what is shown for them is shown for the same values in the messages
+    # parameters first: their replacements are used for the same values in the messages
     for failed in statements:
         if _REDACTED not in vars(failed):
             failed.params = redactor.parameters(failed.params, failed.statement, positions)
@@ -307,7 +307,7 @@ _FOREIGN_KEY_VIOLATION = "23503"
 
 
 class UnknownMeaning(Enum):
-    """What a name means if it is not that of a key column."""
+    """The meaning of a name that does not belong to a key column."""
 
     DATA = "data"
     UNKNOWN = "unknown"
@@ -376,7 +376,7 @@ class ColumnCatalogue:
         return [_common_meaning(list(one)) for one in zip(*meanings, strict=True)]
 
     def of_identity(self, path: str) -> list[Meaning] | None:
-        """Return the primary key of a class, which is given as in `<class 'path'>`."""
+        """Return the primary key of a class by its path, as in `<class 'path'>`."""
         classes = sqla.classes_at_path(path)
         if len(classes) != 1:
             return None
@@ -446,7 +446,7 @@ _PLAIN = (bool, float, Decimal, dt.date, dt.time, dt.timedelta, type(None))
 _PARTS = re.compile(r"^(?=[^\W\d_]+: {2})", re.MULTILINE)
 # `Key (id, position)=(5, 2) already exists`
 _DETAIL = re.compile(r"\((?P<names>[^=]*)\)=\((?P<values>.*)\)", re.DOTALL)
-# the values of all columns, in the order of the database: they cannot be told apart
+# the values of all columns, in the order of the database: which belongs to which column is unknown
 _ROW = re.compile(r"(?P<said>contains|^[^\W\d_]+: {2}[^(]*) \(.*\)", re.DOTALL)
 _ROW_VIOLATIONS = {"23502", "23514", "44000"}  # not null, check, check option
 _ROW_LEFT_OUT = "(values left out: there may be keys among them)"
@@ -463,7 +463,7 @@ _SENTINEL = re.compile(r"(?<=result set to parameter sets; key )(.*)(?= was not 
 class Redactor:
     """Redacts the texts and values of one error.
 
-    Parameters are to be redacted first: what is shown for them is shown in the texts too.
+    Redact parameters first: their replacements are used in the texts too.
 
     Args:
         refs: the refs that may be shown.
@@ -477,7 +477,7 @@ class Redactor:
         self._fields = fields
         self._has_numbers = catalogue.has_keys_of("integer")
         self._has_strings = catalogue.has_keys_of("string")
-        self._shown: dict[str, str] = {}  # keys of the statement, as text → what is shown for them
+        self._shown: dict[str, str] = {}  # keys of the statement, as text → their replacements
 
     def ref(self, key: Key, entity: str | None = None) -> str:
         """Return the ref of a key, or `HIDDEN`; without an entity only if there is one ref."""
@@ -531,11 +531,11 @@ class Redactor:
         return f"<{type(value).__name__}>"  # its repr may have keys
 
     def number(self, number: int) -> int | str:
-        """Return a number, or what is shown for it if it is a key of the statement."""
+        """Return a number, or its replacement if it is a key of the statement."""
         return self._shown.get(str(number), number)
 
     def _key(self, key: Key, meaning: Meaning) -> str:
-        """Return what is shown for a key; an alternate key may belong to another row by now."""
+        """Return the ref of a key, or `HIDDEN`; an alternate key may be another row's now."""
         if not isinstance(meaning, KeyColumn):
             return self.ref(key)
         return self.ref(key, meaning.entity) if meaning.alternate is None else HIDDEN
@@ -549,7 +549,7 @@ class Redactor:
         return self._remember(str(value), shown)
 
     def _remember(self, key: str, shown: str) -> str:
-        """Remember what is shown for a key; in texts it is hidden if two rows have the key."""
+        """Remember the replacement of a key; in texts it is hidden if two rows have the key."""
         same = self._shown.setdefault(key, shown) == shown
         self._shown[key] = shown if same else HIDDEN
         return shown
@@ -562,7 +562,7 @@ class Redactor:
         return redact_keys(value, self.ref)
 
     def _key_text(self, value: str, column: KeyColumn) -> str:
-        """Return what is shown for the text of a key; a ref stays one."""
+        """Return the replacement of a key as text; a ref is unchanged."""
         ref = parse_ref(value)
         if value == HIDDEN or (ref is not None and ref.entity == column.entity):
             return value

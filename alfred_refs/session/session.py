@@ -37,7 +37,7 @@ Four more hooks are not session events:
 - `session.redaction` listens to `handle_error` on the connections of the session.
 
 Limits: a ref is translated where its value is compared with a key column or stored in one. It
-raises where it would meet a key in any other way. A key is shown as a ref where it is returned
+raises if it is combined with a key in any other way. A key is shown as a ref where it is returned
 unchanged: as a column, as text, or in a list, a JSON document or a bundle. Expressions computed
 from keys raise, and so do values that may be keys if neither the statement nor the server names
 their column. Without conversation there is no translation, without owner no confinement: each hook
@@ -92,17 +92,17 @@ class RefSession(sqla.HookedSession):
 
     Args:
         bind: as for `Session`.
-        conversation: the conversation in which refs are valid, or its id if `registry` is given.
+        conversation: the conversation in which refs are valid; its id suffices with a `registry`.
             Without one this is a plain `Session`.
-        registry: opens a conversation given by its id; usually an argument of `sessionmaker`.
+        registry: opens a conversation passed by its id; usually an argument of `sessionmaker`.
         owner: the tenant or user whose rows the session is restricted to; without one there is no
-            restriction. A conversation given by its id is opened for this owner.
+            restriction. A conversation passed by its id is opened for this owner.
         by: `"model"` or `"user"`: the session works on their behalf, and what it does with rows is
             kept in the conversation for prompts.
         session_arguments: as for `Session`.
 
     Raises:
-        SetupError: a conversation is given by its id and there is no registry.
+        SetupError: a conversation is passed by its id, without a registry.
         OwnershipError: `owner` is not an `Owner`, or the conversation belongs to another owner or
             to none.
 

@@ -57,13 +57,13 @@ _log = logging.getLogger("alfred_refs")
 MOST = 1_000  # rows whose activity is kept per transaction: no prompt has room for more
 
 ActivityByKey = dict[EntityKey, Activity]
-"""What was done with rows, by their keys: the action that counts most, of each."""
+"""The activity on rows, by their keys: of each row the action that counts most."""
 
 _WEIGHTS = {"linked": 0, "read": 1}  # all others write, and weigh more
 
 
 def add_activity(activity: ActivityByKey, more: Iterable[Activity]) -> None:
-    """Add what was done later: the last write counts, or the last read if there is none."""
+    """Add later activity: of each row the last write counts, or else the last read."""
     for each in more:
         known = activity.get(each.key)
         if known is None:
@@ -83,14 +83,14 @@ def add_activity(activity: ActivityByKey, more: Iterable[Activity]) -> None:
 
 @dataclass(slots=True)
 class _Record:
-    """What was done between the begin and the end of a transaction or savepoint.
+    """The writes between the begin and the end of a transaction or savepoint.
 
     Attributes:
         before: whether a row existed before the first write to it.
         after: whether it exists after the last.
         labels: the labels that writes have changed.
         drafts: the drafts that were inserted, with the keys of their rows.
-        activity: what is kept of it for prompts.
+        activity: kept for prompts.
         has_writes: whether rows were written, kept in `activity` or not.
         undo: called if it is rolled back.
         is_committed: whether it was committed or released.
@@ -212,13 +212,13 @@ class Transactions:
             self._records[-1].undo.append(undo)
 
     def about_to_write(self, execution: ORMExecuteState) -> list[Activity]:
-        """Return what a statement is about to do with existing rows, if activity is kept."""
+        """Return the activity of a statement that is about to write, if activity is kept."""
         return [] if self.log is None else self._rows.about_to_write(execution)
 
     def note_written(
         self, execution: ORMExecuteState, result: Result[Any], activity: Iterable[Activity]
     ) -> None:
-        """Note what a statement has done with rows, if activity is kept.
+        """Note the activity of a statement that was executed, if activity is kept.
 
         Args:
             execution: of the statement.
@@ -343,7 +343,7 @@ class Transactions:
 
 
 class ActivityLog:
-    """Stores what is done in one session with rows, for prompts.
+    """Stores the activity of one session, for prompts.
 
     Args:
         conversation: as the session sees it.
@@ -403,7 +403,7 @@ class WrittenRows:
     entities: Entities
 
     def of_states(self, action: Action, states: Iterable[State]) -> list[Activity]:
-        """Return what was done with the rows of instances, with their labels."""
+        """Return the activity on the rows of instances, with their labels."""
         activity = []
         for state in states:
             if state.key is not None:
@@ -453,7 +453,7 @@ class WrittenRows:
     def _of_rows(
         self, action: Action, of: type[Any] | Table, identities: Iterable[Sequence[Any]]
     ) -> list[Activity]:
-        """Return what was done with rows, given by the values of their primary key."""
+        """Return the activity on rows, which are identified by the values of their primary key."""
         keys = self._keys_of(of)
         entity = keys.own_entity or self._name_of(of)
         if entity is None:

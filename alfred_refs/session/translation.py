@@ -5,9 +5,8 @@
     prepare   put keys in place of the refs in a statement and its parameters; at most one round
               trip, for refs that this process has not cached
     execute   SQLAlchemy's own, on keys
-    finish    put refs in place of the keys in the rows, and in what the result of a write has
-              besides, such as `inserted_primary_key`; new refs of a chunk of rows are minted in
-              one round trip
+    finish    put refs in place of the keys in the rows, and in attributes of the result such as
+              `inserted_primary_key`; new refs of a chunk of rows are minted in one round trip
 
 Where refs are in a statement, and keys in its rows, is decided once for all statements of its
 shape and cached (`statements.plans`). So a statement is executed as follows:
@@ -80,7 +79,7 @@ _R = TypeVar("_R")
 
 
 class Translation:
-    """What a session with a conversation has in addition to a plain one.
+    """The state that a session with a conversation has in addition to a plain one.
 
     Args:
         conversation: in which refs are valid.
@@ -263,7 +262,7 @@ def _restored_rows(
 
 
 def _parts_of(ident: Any) -> list[Any]:
-    """Return the parts of an identity, given as `Session.get` takes it."""
+    """Return the parts of an identity in any of the forms that `Session.get` accepts."""
     if isinstance(ident, Mapping):
         return [*ident.values()]
     is_whole = isinstance(ident, str) or not isinstance(ident, Sequence)
