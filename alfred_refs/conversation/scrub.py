@@ -15,7 +15,7 @@
 
 Which texts count as keys:
 
-- UUIDs, in any spelling, also split or truncated (`mapping.keys.found_in`);
+- UUIDs, in any spelling, also split or truncated (`mapping.text.search_keys`);
 - the given `text_keys`, as whole words.
 
 Limits:

@@ -13,7 +13,7 @@
 Traceback (most recent call last):
     ...
 alfred_refs.errors.DriftError: the list 'lines' has changed since it was previewed at position 1;
-look at it as it is now, and preview the edits again
+read it again, and preview the edits again
 
 A call takes these steps:
 
