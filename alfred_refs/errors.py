@@ -61,9 +61,9 @@ class RefError(SQLAlchemyError, DontWrapMixin):
 
     def __init__(self, *data: Any) -> None:
         self._data = data
-        super().__init__(self._message())
+        super().__init__(self._error_text())
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class SetupError(RefError):
         self.remedy = remedy
         super().__init__(fact, remedy)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return f"{self.fact}; {self.remedy}"
 
 
@@ -298,7 +298,7 @@ class BadRefError(RefError):
         fewer.known = tuple(ref for ref in self.known if ref in refs)
         fewer.labels = {ref: label for ref, label in self.labels.items() if ref in refs}
         fewer.near = self.near if self.near in refs else None
-        fewer.args = (fewer._message(),)  # noqa: SLF001  # of the same class
+        fewer.args = (fewer._error_text(),)  # noqa: SLF001  # of the same class
         return fewer
 
     def _remedy(self) -> str:
@@ -333,7 +333,7 @@ class UnknownRefError(BadRefError):
             'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return f"{self.ref!r} is not a known {self.expected or 'ref'}; {self._remedy()}"
 
 
@@ -363,7 +363,7 @@ class WrongEntityError(BadRefError):
         """The entity that the ref names."""
         return self.actual
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"{self.ref!r} names entity {self.actual!r} where {self.expected!r} is needed; "
             f"{self._remedy()}"
@@ -385,7 +385,7 @@ class DraftRefError(BadRefError):
             known: 'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"{self.ref!r} is a draft's ref where a saved {self.expected or 'row'} is needed; "
             f"save the draft and use the ref it gets, or choose another; {self._remedy()}"
@@ -415,7 +415,7 @@ class GoneRefError(BadRefError):
         super().__init__(ref, expected, known, near)
         self._data = (*self._data, reason)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return f"{self.ref!r} {self.reason} and cannot be used; {self._remedy()}"
 
 
@@ -434,7 +434,7 @@ class RawKeyError(BadRefError):
             ("Soup"), 'recipe_2' ("Toast")
     """
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return f"a raw key was given as text where a ref is needed; give a ref; {self._remedy()}"
 
 
@@ -454,7 +454,7 @@ class UnknownDraftError(DraftRefError):
             such draft is pending in this conversation; read the drafts, or generate one
     """
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         what = "draft" if self.expected is None else f"draft of entity {self.expected!r}"
         return f"{self.ref!r} is not a known {what}; {self._remedy()}"
 
@@ -476,7 +476,7 @@ class DiscardedDraftError(DraftRefError):
             one
     """
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return f"{self.ref!r} was discarded and cannot be used; {self._remedy()}"
 
     def _known(self) -> str:
@@ -505,7 +505,7 @@ class SavedDraftError(DraftRefError):
         super().__init__(ref, None, (saved,))
         self._data = (ref, saved)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"{self.ref!r} was saved as {self.saved!r} and is not a draft any more; "
             f"use {self.saved!r}"
@@ -527,7 +527,7 @@ class DraftTwiceError(DraftRefError):
             once and leave out the other
     """
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return f"{self.ref!r} would be saved as two rows; save it once and leave out the other"
 
 
@@ -551,7 +551,7 @@ class CircularDraftsError(DraftRefError):
         super().__init__(self.refs[0], None, self.refs)
         self._data = (self.refs,)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         others = " and its contents" if len(self.refs) == 1 else ""
         return (
             f"{', '.join(map(repr, self.refs))}{others} name each other, so none can be saved "
@@ -582,7 +582,7 @@ class StaleDraftError(DraftRefError):
         super().__init__(ref, None, (ref,))
         self._data = (ref, version, newest)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"{self.ref!r} has version {self.newest!r}, but the edit is based on version "
             f"{self.version!r}; read it again, and edit its current content"
@@ -609,7 +609,7 @@ class DraftContentError(RefError):
         self.remedy = remedy
         super().__init__(fact, remedy)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return f"{self.fact}; {self.remedy}"
 
 
@@ -786,7 +786,7 @@ class PositionError(RefError):
         self.conflicts = tuple(conflicts)
         super().__init__(self.conflicts)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         shown = [str(each) for each in self.conflicts[:_MOST_SHOWN]]
         more = len(self.conflicts) - len(shown)
         shown += [f"and {more} more conflicts"] if more else []
@@ -819,7 +819,7 @@ class DriftError(RefError):
         self.changed = None if changed is None else tuple(changed)
         super().__init__(name, now, changed)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         where = ""
         if self.changed:
             where = f" at position {', '.join(map(str, self.changed[:_MOST_SHOWN]))}"
@@ -917,7 +917,7 @@ class ForeignRowError(RefError):
     def __reduce__(self) -> tuple[type[RefError], tuple[object, ...]]:
         return _unpickle, self._data  # type: ignore[return-value]
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         row = "a row" if self.ref is None else repr(self.ref)
         if self.named:
             return f"{row} in {self.what} cannot be used here; read the rows that can, and use one"
@@ -951,7 +951,7 @@ class UnknownConversationError(RefError):
         self.conversation = conversation
         super().__init__(conversation)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"conversation {self.conversation!r} is not known here; check its id, and the owner "
             "that it is opened for, if it has one"
@@ -979,7 +979,7 @@ class ConversationExistsError(RefError):
         self.conversation = conversation
         super().__init__(conversation)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"conversation {self.conversation!r} cannot be created, because its id is taken or "
             "was used before; choose an id that was never used"
@@ -1114,7 +1114,7 @@ class RegistryBusyError(RefError):
         self.database = database
         super().__init__(database)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"no connection to the registry's database {self.database!r} became free in time; try "
             "again, or raise the engine's pool_size or pool_timeout, which apply to the "
@@ -1162,7 +1162,7 @@ class RegistryFailedError(RefError):
         self.sqlstate = sqlstate
         super().__init__(reason, sqlstate)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return (
             f"the registry's database refused a statement: {self.reason} (SQLSTATE "
             f"{self.sqlstate}); nothing was changed; {self._remedy()}"

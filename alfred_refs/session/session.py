@@ -116,7 +116,7 @@ class RefSession(sqla.HookedSession):
 
     _translation: Translation | None = None
     _confinement: Confinement | None = None
-    _flush_guard: WriteGuard | None = None
+    _write_guard: WriteGuard | None = None
 
     def __init__(
         self,
@@ -485,16 +485,16 @@ def _before_flush(session: RefSession, flush: UOWTransaction, _: object) -> None
         if boundary.looks_ahead:
             for instance in session.dirty:  # may have new keys
                 boundary.enter(sqla.state_of(instance))
-    session._flush_guard = None  # left from a flush that failed
+    session._write_guard = None  # left from a flush that failed
     if confinement is not None and (confinement.owned_pending or not confinement.is_lifted):
         only = confinement.owned_pending if confinement.is_lifted else None
-        session._flush_guard = WriteGuard(confinement, session, only)
-        session._flush_guard.before_flush()
+        session._write_guard = WriteGuard(confinement, session, only)
+        session._write_guard.before_flush()
 
 
 @event.listens_for(RefSession, "after_flush")
 def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
-    guard, session._flush_guard = session._flush_guard, None
+    guard, session._write_guard = session._write_guard, None
     if guard is not None:
         guard.after_flush(flush)
     translation = session._translation

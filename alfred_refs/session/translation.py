@@ -331,7 +331,7 @@ def _resolve_single(
     if text is None:
         return None
     if text.startswith(DRAFT):
-        _autoflush(execution)
+        _flush_pending(execution)
     column = single.column
     [key] = boundary.conversation.resolve_pairs([(text, column.entity)])
     value = column.from_key(key)
@@ -356,7 +356,7 @@ def _resolve_all(
     if not texts and not late:
         return ()
     if any(column.alternate or text.startswith(DRAFT) for text, column in texts):
-        _autoflush(execution)
+        _flush_pending(execution)
     conversation = boundary.conversation
     keys = ResolvedKeys(_on_own_bind(execution, conversation, conversation.resolve_pairs))
     keys.resolve(texts)
@@ -415,7 +415,7 @@ class ResolvedKeys:
         return sqla.LateKey(cast("Callable[[], Any]", parameter.callable), as_key)
 
 
-def _autoflush(execution: ORMExecuteState) -> None:
+def _flush_pending(execution: ORMExecuteState) -> None:
     """Flush before refs are resolved that may belong to pending instances."""
     if execution.execution_options.get("autoflush", True):
         sqla.autoflush(execution.session)

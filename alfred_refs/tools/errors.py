@@ -61,7 +61,7 @@ class ToolError(RefError):
         self.data = data
         super().__init__(code, message, data)
 
-    def _message(self) -> str:
+    def _error_text(self) -> str:
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
