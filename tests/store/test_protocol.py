@@ -362,7 +362,7 @@ def test_a_conversation_is_not_forked_onto_another(store: Store) -> None:
 
     for address in taken:
         before = refs_in(store, address)
-        with pytest.raises(ConversationExistsError, match=f"'{address.id}' cannot be made"):
+        with pytest.raises(ConversationExistsError, match=f"'{address.id}' cannot be created"):
             store.fork(CHAT, address.id)
         assert refs_in(store, address) == before
 
