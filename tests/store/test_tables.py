@@ -52,7 +52,7 @@ def test_refs_of_another_table_are_refused(store: Store) -> None:
 
     for call in REFUSED:
         with pytest.raises(
-            EntityTableError, match=r"for table 'shop.orders', and .* 'stock.orders'"
+            EntityTableError, match=r"for table 'shop.orders', but .* 'stock.orders'"
         ):
             call(store)
         assert store.export(UNKNOWN) == before
