@@ -14,12 +14,16 @@ another commit is measured by its own modules:
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 import tokenize
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from types import FrameType
 from typing import Any
 
@@ -151,22 +155,21 @@ def walks(package: Path) -> Iterator[tuple[str, Walk]]:
 
 
 def structure(package: Path) -> Iterator[tuple[str, str]]:
-    """Yield what the source says of the package's size."""
-    paths = sorted(package.rglob("*.py"))
-    lines = sum(len(path.read_text("utf-8").splitlines()) for path in paths)
-    functions = [
-        node
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    """Yield figures of the package's source: files, lines, functions, comments."""
+    sources = [path.read_text("utf-8") for path in sorted(package.rglob("*.py"))]
+    lines = sum(len(source.splitlines()) for source in sources)
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     deciles = quantiles(map(_length, functions), n=10)
     top = [p for p in package.iterdir() if p.suffix == ".py" or list(p.glob("*.py"))]
+    tokens = [found for source in sources for found in _tokens(source)]
+    comments = sum(token.type == tokenize.COMMENT for token in tokens)
     yield "entries at the top", str(len(top))
-    yield "files, lines", f"{len(paths)}, {lines:,}"
+    yield "files, lines, lines of code", f"{len(sources)}, {lines:,}, {sum(map(_code, sources)):,}"
     yield "functions per 1,000 lines", f"{len(functions) / lines * 1_000:.0f}"
     yield "lines of a body, median and 9th decile", f"{deciles[4]:.0f}, {deciles[8]:.0f}"
-    yield "comments", f"{sum(map(_comments, paths)) / lines:.1%} of lines"
+    yield "private functions that are used once", f"{_used_once(functions, nodes):.0%}"
+    yield "comments", f"{comments / lines:.1%} of lines"
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -175,9 +178,54 @@ def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
 
 
-def _comments(path: Path) -> int:
-    with path.open("rb") as source:
-        return sum(token.type == tokenize.COMMENT for token in tokenize.tokenize(source.readline))
+def _used_once(
+    functions: Sequence[ast.FunctionDef | ast.AsyncFunctionDef], nodes: Iterable[ast.AST]
+) -> float:
+    """Return the share of private functions and methods that one expression refers to."""
+    uses = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in nodes
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    private = {f.name for f in functions if f.name.startswith("_") and f.name[-2:] != "__"}
+    return sum(uses[name] == 1 for name in private) / len(private)
+
+
+def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(StringIO(source).readline)
+
+
+def _code(source: str) -> int:
+    """Return the number of lines that have code, so neither blank, comment nor docstring."""
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    lines: set[int] = set()
+    starts = True  # of a statement: a string that begins one is a docstring
+    for token in _tokens(source):
+        if token.type == tokenize.STRING and starts:
+            continue
+        starts = token.type in skipped
+        if not starts and token.type != tokenize.ENDMARKER:
+            lines |= {*range(token.start[0], token.end[0] + 1)}
+    return len(lines)
+
+
+def import_time(repeats: int = 7) -> str:
+    """Return the CPU time of importing the package beside what it builds on, as medians in ms."""
+    base = "import sqlalchemy.orm, psycopg"
+    times = {
+        program: median(_cpu_time(program) for _ in range(repeats))
+        for program in ("", base, f"{base}; from alfred_refs import RefRegistry, RefSession")
+    }
+    nothing, below, ours = times.values()
+    return f"{ours - below:.0f} ms more than {below - nothing:.0f} ms of SQLAlchemy and psycopg"
+
+
+def _cpu_time(program: str) -> float:
+    before = os.times()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    after = os.times()
+    used = after.children_user - before.children_user
+    return 1_000 * (used + after.children_system - before.children_system)
 
 
 def main(arguments: list[str]) -> None:
@@ -186,6 +234,7 @@ def main(arguments: list[str]) -> None:
     package = tree / "alfred_refs"
     for name, found in structure(package):
         print(f"{name:45}{found}")  # noqa: T201
+    print(f"{'CPU time of the import':45}{import_time()}")  # noqa: T201
     for name, walk in walks(package):
         print(f"{name:28}{walk}")  # noqa: T201
 
