@@ -64,10 +64,8 @@ from alfred_refs.cli.console import (
 from alfred_refs.cli.mcp import mcp
 
 if TYPE_CHECKING:
-    from alfred_refs.conversation.drafts import Draft
-    from alfred_refs.conversation.refs import RefEntry
-    from alfred_refs.conversation.registry import RefRegistry
-    from alfred_refs.mapping.keys import Ref
+    from alfred_refs.conversation import Draft, RefEntry, RefRegistry
+    from alfred_refs.mapping import Ref
     from alfred_refs.store import ConversationInfo
 
 _T = TypeVar("_T")
@@ -229,7 +227,7 @@ def _ref_rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> I
 
 def _draft_rows(drafts: Iterator[Draft], printer: Printer, *, keys: bool) -> Iterator[Row]:
     """Yield drafts as rows of the table of refs, without content, which may be long."""
-    from alfred_refs.mapping.keys import parse_ref
+    from alfred_refs.mapping import parse_ref
 
     for draft in drafts:
         if printer.as_json:

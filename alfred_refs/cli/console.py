@@ -48,9 +48,8 @@ from rich.cells import cell_len  # alone: `rich.console` takes long to import
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from alfred_refs.conversation.conversation import Conversation
-    from alfred_refs.conversation.registry import RefRegistry
-    from alfred_refs.mapping.keys import Key
+    from alfred_refs.conversation import Conversation, RefRegistry
+    from alfred_refs.mapping import Key
     from alfred_refs.store import ConversationInfo
 
 URL_VARIABLE = "ALFRED_REFS_DATABASE_URL"
@@ -120,7 +119,7 @@ def _require_url(url: str | None) -> str:
 @contextmanager
 def _registry_at(url: str) -> Iterator[RefRegistry]:
     """Open the registry in a database; raise at once if its tables have another version."""
-    from alfred_refs.conversation.registry import RefRegistry
+    from alfred_refs.conversation import RefRegistry
     from alfred_refs.store import schema
     from alfred_refs.store.postgres import PostgresStore
 

@@ -423,10 +423,10 @@ def reflect_desk(
     """
     from sqlalchemy.orm import sessionmaker
 
-    from alfred_refs.conversation.registry import RefRegistry
+    from alfred_refs.conversation import RefRegistry
     from alfred_refs.errors import SetupError
     from alfred_refs.integrations.reflect import reflect
-    from alfred_refs.session.session import RefSession
+    from alfred_refs.session import RefSession
     from alfred_refs.store import schema
     from alfred_refs.store.memory import MemoryStore
     from alfred_refs.tools import Toolset

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from alfred_refs.mapping.text import FoundKey, search_keys
+from alfred_refs.mapping import FoundKey, search_keys
 
 
 class Finding(NamedTuple):

@@ -72,9 +72,9 @@ from alfred_refs.context.views import (
     tokens,
     view_of,
 )
-from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.conversation import Conversation
 from alfred_refs.errors import ContextError
-from alfred_refs.session.session import RefSession
+from alfred_refs.session import RefSession
 from alfred_refs.sqla import AsyncFacade, async_method
 from alfred_refs.store import StepEntry
 from alfred_refs.tools import TOOLS, Toolset

@@ -40,11 +40,10 @@ from sqlalchemy import inspect, select
 from sqlalchemy.orm import Mapper, lazyload
 
 from alfred_refs import sqla
-from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.conversation import Conversation
 from alfred_refs.errors import MentionError, SetupError
-from alfred_refs.mapping.key_columns import KeyColumn
-from alfred_refs.mapping.keys import EntityKey, Key, parse_ref
-from alfred_refs.session.session import RefSession
+from alfred_refs.mapping import EntityKey, Key, KeyColumn, parse_ref
+from alfred_refs.session import RefSession
 from alfred_refs.store import Activity
 from alfred_refs.tools import Toolset
 

@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 from alfred_refs.context.decisions import ActDecision, ReasonCode, StepType, check_step_type
 from alfred_refs.context.views import inert, quote_json
 from alfred_refs.errors import ContextError, TemplateError
-from alfred_refs.mapping.keys import parse_ref
-from alfred_refs.mapping.text import redact_keys
+from alfred_refs.mapping import parse_ref, redact_keys
 
 if TYPE_CHECKING:
     from jinja2 import Environment

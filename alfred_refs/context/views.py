@@ -41,7 +41,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from alfred_refs.conversation.drafts import Draft
+from alfred_refs.conversation import Draft
 from alfred_refs.errors import ContextError
 from alfred_refs.store import INSIDE, KEPT_TURNS, ActivityEntry, ActivityRecord
 

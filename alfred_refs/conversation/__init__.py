@@ -24,5 +24,20 @@
 A look-up goes from `refs` to `caches`, and to the store only for refs and keys that are not
 cached.
 
-This package imports nothing by itself, so that an operator's command loads no more than it needs.
+The names below are what the packages above the plugin may use; `export` is imported by itself,
+because it loads pydantic.
 """
+
+from .conversation import Conversation as Conversation
+from .draft_content import (
+    NewRow as NewRow,
+    class_of as class_of,
+    explicit_class as explicit_class,
+    parse_content as parse_content,
+    unknown_class_error as unknown_class_error,
+)
+from .draft_rows import check_draftable as check_draftable
+from .drafts import Draft as Draft
+from .refs import RefEntry as RefEntry
+from .registry import RefRegistry as RefRegistry
+from .view import SessionConversation as SessionConversation

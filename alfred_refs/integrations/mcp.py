@@ -65,10 +65,10 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.conversation import Conversation
 from alfred_refs.errors import ConversationIdError, SetupError, UnknownConversationError
 from alfred_refs.integrations.adapters import Caller
-from alfred_refs.mapping.keys import parse_ref
+from alfred_refs.mapping import parse_ref
 from alfred_refs.tools import TOOLS, BoundToolset, ToolAnswer
 
 __all__ = ["CONVERSATION", "server_of"]

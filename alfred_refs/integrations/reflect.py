@@ -60,8 +60,7 @@ from sqlalchemy.orm import RelationshipProperty, backref, registry, relationship
 
 from alfred_refs import sqla
 from alfred_refs.errors import SetupError
-from alfred_refs.mapping.key_columns import singular
-from alfred_refs.mapping.keys import is_entity_name
+from alfred_refs.mapping import is_entity_name, singular
 from alfred_refs.tools import Toolset
 
 __all__ = ["Reflection", "reflect"]

@@ -17,6 +17,47 @@ The rest of the package goes through `Entities`, one per registry:
     entities.of_column(Recipe.name)             # None: plain data
     entities.of_class(MealPlan).primary         # {"id": KeyColumn("meal_plans.id", ...)}
 
-Everything is read from SQLAlchemy's metadata once and cached; nothing here emits SQL. This module
-imports nothing, because the store needs `keys` alone and must not load the ORM for it.
+Everything is read from SQLAlchemy's metadata once and cached; nothing here emits SQL. The names
+below are what the packages above the plugin may use; `columns` is imported by itself, because it
+loads pydantic.
 """
+
+from .entities import ClassKeys as ClassKeys, Entities as Entities
+from .key_columns import (
+    KeyColumn as KeyColumn,
+    column_named as column_named,
+    key_table as key_table,
+    primary_key as primary_key,
+    root_of as root_of,
+    singular as singular,
+    undecorated_type as undecorated_type,
+)
+from .keys import (
+    KEY as KEY,
+    EntityKey as EntityKey,
+    Key as Key,
+    Ref as Ref,
+    RefPolicy as RefPolicy,
+    is_entity_name as is_entity_name,
+    parse_draft_ref as parse_draft_ref,
+    parse_ref as parse_ref,
+    spells_uuid as spells_uuid,
+)
+from .labels import clean_label as clean_label
+from .text import (
+    HIDDEN as HIDDEN,
+    CutTextError as CutTextError,
+    FoundKey as FoundKey,
+    KeySpelling as KeySpelling,
+    Mark as Mark,
+    cut_mark as cut_mark,
+    decode_marks as decode_marks,
+    encode_marks as encode_marks,
+    has_marks as has_marks,
+    head as head,
+    key_spellings as key_spellings,
+    marks_in as marks_in,
+    redact_keys as redact_keys,
+    search_keys as search_keys,
+    whole_keys as whole_keys,
+)

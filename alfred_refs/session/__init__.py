@@ -21,6 +21,10 @@ A statement takes this path:
 | `lookups` | rows that were not found; refs that errors may suggest |
 | `redaction` | keys in exceptions of the driver and the ORM |
 
-Other packages import `session`, `asyncio`, `attributes.RefModel`, `drafts` and `lookups`. Nothing
-is imported here: a class of SQLModel needs its mixin, and no session.
+The names below are what the packages above the plugin may use; `asyncio` is imported by itself,
+because it needs greenlet.
 """
+
+from .drafts import Builder as Builder, Link as Link
+from .lookups import Identity as Identity, MissingRows as MissingRows
+from .session import RefSession as RefSession

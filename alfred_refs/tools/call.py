@@ -38,11 +38,10 @@ from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.conversation.drafts import Draft
-from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.conversation import Draft, SessionConversation
 from alfred_refs.errors import SetupError
-from alfred_refs.mapping.keys import Key, parse_draft_ref, parse_ref, spells_uuid
-from alfred_refs.session.session import RefSession
+from alfred_refs.mapping import Key, parse_draft_ref, parse_ref, spells_uuid
+from alfred_refs.session import RefSession
 from alfred_refs.store import INSIDE, Action, Activity
 from alfred_refs.tools.answers import (
     ForeignRef,

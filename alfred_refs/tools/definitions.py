@@ -47,10 +47,10 @@ from sqlalchemy import inspect, select
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
-from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.conversation import Conversation
 from alfred_refs.errors import SetupError
+from alfred_refs.mapping import clean_label
 from alfred_refs.mapping.columns import Family, Values
-from alfred_refs.mapping.labels import clean_label
 from alfred_refs.tools.answers import shape_of
 from alfred_refs.tools.arguments import (
     DRAFTS,

@@ -41,13 +41,9 @@ from typing import Any, TypeVar
 from sqlalchemy import and_, true
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_content import class_of
-from alfred_refs.conversation.draft_rows import check_draftable
-from alfred_refs.conversation.drafts import Draft
+from alfred_refs.conversation import Draft, check_draftable, class_of
 from alfred_refs.errors import BadRefError, DriftError, SetupError
-from alfred_refs.mapping.keys import parse_draft_ref, parse_ref, spells_uuid
-from alfred_refs.mapping.labels import clean_label
-from alfred_refs.mapping.text import HIDDEN
+from alfred_refs.mapping import HIDDEN, clean_label, parse_draft_ref, parse_ref, spells_uuid
 from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import (
     Add,

@@ -49,8 +49,8 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.mapping.keys import KEY, Key, parse_draft_ref, parse_ref
-from alfred_refs.session.lookups import Identity, MissingRows
+from alfred_refs.mapping import KEY, Key, parse_draft_ref, parse_ref
+from alfred_refs.session import Identity, MissingRows
 from alfred_refs.sqla import driver_error_fields
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (

@@ -60,8 +60,8 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.orm import aliased
 
 from alfred_refs import sqla
+from alfred_refs.mapping import Key, parse_draft_ref
 from alfred_refs.mapping.columns import Values, is_interval, values_of
-from alfred_refs.mapping.keys import Key, parse_draft_ref
 from alfred_refs.tools.arguments import (
     NEGATIONS,
     SEMANTIC,

@@ -31,22 +31,25 @@ from dataclasses import dataclass, field as dataclasses_field
 from functools import partial
 from typing import Any, TypeVar
 
-from alfred_refs.conversation.draft_content import (
+from alfred_refs.conversation import (
     NewRow,
+    SessionConversation,
     explicit_class,
     parse_content,
     unknown_class_error,
 )
-from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SetupError, UnknownDraftError
-from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.keys import KEY, Key, parse_draft_ref, parse_ref
-from alfred_refs.mapping.text import (
+from alfred_refs.mapping import (
+    KEY,
     CutTextError,
+    Entities,
+    Key,
     Mark,
     decode_marks,
     has_marks,
     marks_in,
+    parse_draft_ref,
+    parse_ref,
     whole_keys,
 )
 from alfred_refs.tools.arguments import (

@@ -39,12 +39,9 @@ from sqlalchemy.orm import MANYTOONE, ONETOMANY, undefer
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_content import NewRow
-from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn
-from alfred_refs.mapping.keys import Key, parse_draft_ref, parse_ref
-from alfred_refs.mapping.labels import clean_label
-from alfred_refs.session.drafts import Builder, Link
+from alfred_refs.conversation import NewRow
+from alfred_refs.mapping import Entities, Key, KeyColumn, clean_label, parse_draft_ref, parse_ref
+from alfred_refs.session import Builder, Link
 from alfred_refs.tools.answers import ForeignRef, put_labels
 from alfred_refs.tools.arguments import (
     Arguments,

@@ -63,6 +63,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from alfred_refs.mapping import Key, undecorated_type, whole_keys
 from alfred_refs.mapping.columns import (
     UnfitValueError,
     Values,
@@ -70,9 +71,6 @@ from alfred_refs.mapping.columns import (
     shown_number,
     stored_type,
 )
-from alfred_refs.mapping.key_columns import undecorated_type
-from alfred_refs.mapping.keys import Key
-from alfred_refs.mapping.text import whole_keys
 from alfred_refs.tools.answers import (
     ForeignRef,
     Rendering,

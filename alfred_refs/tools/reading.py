@@ -36,8 +36,8 @@ from typing import Any
 from sqlalchemy import Select, and_, true
 
 from alfred_refs import sqla
-from alfred_refs.conversation.drafts import Draft
-from alfred_refs.mapping.keys import parse_ref
+from alfred_refs.conversation import Draft
+from alfred_refs.mapping import parse_ref
 from alfred_refs.tools.answers import Rendering, Shape, shape_of
 from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from alfred_refs.tools.call import Call

@@ -57,9 +57,8 @@ from sqlalchemy.orm.exc import UnmappedColumnError
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.mapping.labels import clean_label
-from alfred_refs.mapping.text import redact_keys
-from alfred_refs.session.session import RefSession
+from alfred_refs.mapping import clean_label, redact_keys
+from alfred_refs.session import RefSession
 from alfred_refs.tools.arguments import (
     DbCreate,
     DbDelete,

@@ -35,21 +35,24 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 from sqlalchemy import JSON, Column, inspect
 
-from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.conversation import SessionConversation
 from alfred_refs.errors import KeyColumnError
-from alfred_refs.mapping.columns import shown_number
-from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import column_named, key_table, primary_key
-from alfred_refs.mapping.keys import KEY, Key
-from alfred_refs.mapping.text import (
+from alfred_refs.mapping import (
     HIDDEN,
+    KEY,
+    Entities,
+    Key,
     KeySpelling,
     Mark,
+    column_named,
     cut_mark,
     encode_marks,
     head,
     key_spellings,
+    key_table,
+    primary_key,
 )
+from alfred_refs.mapping.columns import shown_number
 from alfred_refs.tools.arguments import MAX_DEPTH
 
 Places = Mapping[str | None, str]

@@ -42,10 +42,8 @@ from sqlalchemy.sql.selectable import AliasedReturnsRows
 
 from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
+from alfred_refs.mapping import ClassKeys, Entities, Key, KeyColumn, root_of
 from alfred_refs.mapping.columns import UnfitValueError, Values, values_of
-from alfred_refs.mapping.entities import ClassKeys, Entities
-from alfred_refs.mapping.key_columns import KeyColumn, root_of
-from alfred_refs.mapping.keys import Key
 from alfred_refs.owners import Ownership
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
 from alfred_refs.tools.errors import (

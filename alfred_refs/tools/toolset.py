@@ -43,14 +43,11 @@ from weakref import WeakValueDictionary
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from alfred_refs.conversation.conversation import Conversation
-from alfred_refs.conversation.registry import RefRegistry
-from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.conversation import Conversation, RefRegistry, SessionConversation
 from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
-from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.keys import RefPolicy
+from alfred_refs.mapping import Entities, RefPolicy
 from alfred_refs.owners import Ownership
-from alfred_refs.session.session import RefSession
+from alfred_refs.session import RefSession
 from alfred_refs.sqla import driver_error_fields, max_connections
 from alfred_refs.store import Actor
 from alfred_refs.tools.answers import LabelMode, Limits

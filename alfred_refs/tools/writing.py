@@ -39,11 +39,10 @@ from sqlalchemy.orm import ONETOMANY, RelationshipProperty, lazyload
 from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_content import NewRow, parse_content
-from alfred_refs.conversation.drafts import Draft
+from alfred_refs.conversation import Draft, NewRow, parse_content
 from alfred_refs.errors import SavedDraftError
-from alfred_refs.mapping.entities import Entities
-from alfred_refs.session.drafts import Builder
+from alfred_refs.mapping import Entities
+from alfred_refs.session import Builder
 from alfred_refs.tools.answers import labelled_refs, shape_of
 from alfred_refs.tools.arguments import DbCreate, DbDelete, DbUpdate, NewRows
 from alfred_refs.tools.call import Call

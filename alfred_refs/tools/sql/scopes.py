@@ -67,8 +67,8 @@ from sqlalchemy.sql.elements import Null
 from sqlalchemy.types import NullType, TypeEngine
 
 from alfred_refs.errors import SetupError
+from alfred_refs.mapping import KeyColumn
 from alfred_refs.mapping.columns import values_of
-from alfred_refs.mapping.key_columns import KeyColumn
 from alfred_refs.tools.errors import invalid_sql, no_sql
 from alfred_refs.tools.sql.parsing import raw_key, unknown_name
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_value
