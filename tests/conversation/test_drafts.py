@@ -183,7 +183,7 @@ def test_an_edit_of_what_was_edited_meanwhile_is_refused(
     draft = chat.draft(Recipe, SOUP)
     theirs = elsewhere(registry).edit_draft(draft.ref, {"name": "Dal"}, version=1)
 
-    with pytest.raises(StaleDraftError, match=r"has version 2 and was .* as of version 1"):
+    with pytest.raises(StaleDraftError, match=r"has version 2, but the edit is based on version 1"):
         chat.edit_draft(draft.ref, {"name": "Stew"}, version=1)
 
     assert list(chat.drafts()) == [theirs]
@@ -353,7 +353,7 @@ def test_a_saved_draft_is_changed_by_its_row_alone(chat: Conversation) -> None:
         lambda: chat.edit_draft("gen_recipe_1", {}),
         lambda: chat.discard_drafts(["gen_recipe_2", "gen_recipe_1"]),
     ):
-        with pytest.raises(SavedDraftError, match=r"is saved as 'recipe_1'.*use 'recipe_1'"):
+        with pytest.raises(SavedDraftError, match=r"was saved as 'recipe_1'.*use 'recipe_1'"):
             use()
     assert [draft.ref for draft in chat.drafts()] == ["gen_recipe_2"]
 
