@@ -106,7 +106,11 @@ class AlternateKeys:
             self.forget()
 
     def without_lookups(self, work: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Return a function for a statement on another bind: every alternate key raises in it."""
+        """Return `work` as a function that looks nothing up: alternate keys raise in it.
+
+        For statements that are sent to another bind than the session's, which may be another
+        database.
+        """
 
         def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             kept = self.rows, self._values, self._session

@@ -371,7 +371,10 @@ class RefMap:
         return self._telemetry.refused(self.id, error)
 
     def unknown_error(self, text: str, entity: str | None) -> UnknownRefError:
-        """Return the error for a text that names nothing, even if it spells a known ref."""
+        """Return the error for a text that cannot be resolved, with refs that it may mean.
+
+        The text may still have the form of a ref.
+        """
         known, near = self._suggestions().for_text(text, parse_ref(text), entity)
         return self._telemetry.refused(self.id, UnknownRefError(text, entity, known, near))
 

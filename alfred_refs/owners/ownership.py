@@ -211,7 +211,7 @@ def _is_one_row(columns: Collection[Column[Any]]) -> bool:
 
 
 def _inherited(mapper: Mapper[Any], table: Table) -> Belonging:
-    """Return how rows of a joined subclass belong: as their rows in the table of the base."""
+    """Return the rule of a joined subclass's table: a row has the owner of its row in the base."""
     own = next(each for each in mapper.iterate_to_root() if each.local_table is table)
     if own.inherits is None or own.inherit_condition is None:
         raise OwnershipError(

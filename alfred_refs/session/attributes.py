@@ -394,7 +394,10 @@ def _on_init_collection(owner: Any, collection: Any, _: object) -> None:
 
 
 def _child_keys_of(collection: KeyFuncDict[Any, Any]) -> _ChildKeys:
-    """Return the replacement of a collection's `keyfunc`; put children under placeholders."""
+    """Replace a collection's `keyfunc`, once, and return the replacement.
+
+    It returns a placeholder for a child whose key is not known yet.
+    """
     if not isinstance(collection.keyfunc, _ChildKeys):
         collection.keyfunc = _ChildKeys(collection.keyfunc)
         _rekey(collection)

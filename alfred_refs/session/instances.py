@@ -227,10 +227,11 @@ def unresolved_names(state: State) -> set[str]:
 
 
 def holds_key(parameter: BindParameter[Any]) -> bool:
-    """Return whether the value of a parameter is a key, though it may be a string.
+    """Return whether the value of a parameter is a key rather than a ref, even if it is a string.
 
-    It is if it comes from an instance, as in `Line.recipe == recipe`, unless the program has set
-    it there and it waits for a flush. It also is if this package has marked it.
+    A value is a key if this package has marked it, or if SQLAlchemy reads it from an instance, as
+    in `Line.recipe == recipe`. A value that the program has set on the instance and that is not
+    flushed yet may be a ref.
     """
     if sqla.is_key_parameter(parameter):
         return True
@@ -406,9 +407,9 @@ class LoadedInstances:
 
 
 def weak_references(instances: Iterable[WeakInstance]) -> list[WeakInstance]:
-    """Return references to the living instances that do not lead to their states.
+    """Return new weak references to the living instances.
 
-    The reference of a state itself has a callback, a method of the state.
+    `InstanceState.obj` does not serve: its callback is a bound method that keeps the state alive.
     """
     return [ref(instance) for each in instances if (instance := each()) is not None]
 

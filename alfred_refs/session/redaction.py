@@ -622,7 +622,7 @@ class Redactor:
         return self._string(value, meaning)
 
     def orm_text(self, text: str) -> str:
-        """Return a message of SQLAlchemy or the application."""
+        """Return the message of an exception of SQLAlchemy or the application, without keys."""
         text = redact_keys(text, self.ref)
         return _SENTINEL.sub(self._sentinel, _IDENTITY.sub(self._identity, text))
 

@@ -261,7 +261,12 @@ class Transactions:
         self._autocommits |= autocommits
 
     def before_commit(self, *, aborted: bool) -> None:
-        """Note that a commit is about to be sent; PostgreSQL rolls an aborted transaction back."""
+        """Note that COMMIT is about to be sent.
+
+        Args:
+            aborted: whether the transaction has failed. PostgreSQL answers COMMIT with a rollback
+                then, and raises no error.
+        """
         self._commits, self._aborted = True, aborted
 
     def after_rollback(self) -> None:

@@ -431,7 +431,7 @@ def check_single(value: Any, target: InputTarget | None) -> None:
 
 
 def _swap_in_keys(value: Any, column: KeyColumn, swap: Swap) -> Any:
-    """Return a key, or a list of keys as in_() takes it."""
+    """Return a parameter's value with keys in place of refs: one key, or a list for `in_()`."""
     if not is_collection(value):
         return _swap_key(value, column, swap)
     if any(map(is_collection, value)):

@@ -183,7 +183,9 @@ def test_an_edit_of_what_was_edited_meanwhile_is_refused(
     draft = chat.draft(Recipe, SOUP)
     theirs = elsewhere(registry).edit_draft(draft.ref, {"name": "Dal"}, version=1)
 
-    with pytest.raises(StaleDraftError, match=r"has version 2, but the edit is based on version 1"):
+    with pytest.raises(
+        StaleDraftError, match=r"has version 2, but the edit is based on version 1"
+    ):
         chat.edit_draft(draft.ref, {"name": "Stew"}, version=1)
 
     assert list(chat.drafts()) == [theirs]
