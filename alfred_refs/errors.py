@@ -85,8 +85,8 @@ class SetupError(RefError):
         >>> RefSession(engine, conversation="chat-7")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.SetupError: a conversation was given by its id to a session
-            without registry; give registry.conversation(id), or registry=... to the sessionmaker
+        alfred_refs.errors.SetupError: a session without registry got a conversation by its
+            id; pass registry.conversation(id), or registry=... to the sessionmaker
     """
 
     def __init__(self, fact: str, remedy: str) -> None:

@@ -132,7 +132,7 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
         [(results, "with_refs", unchanged)],
         ["rows_in_every_form", "returning", "every_shape"],
     ),
-    "expressions": ([(Lineage, "_of_made", nothing)], ["every_shape"]),
+    "expressions": ([(Lineage, "_of_computed", nothing)], ["every_shape"]),
     "values of unknown origin": (
         [
             (origins, "trace_origins", unchanged),

@@ -344,7 +344,7 @@ def test_a_draft_is_saved_once_for_a_tenant(tenants: Engine, registry: RefRegist
             session.add(session.get_one(Order, ref))
         one.commit()
 
-        with pytest.raises(SavedDraftError, match=f"{ref!r} is saved as 'order_1'"):
+        with pytest.raises(SavedDraftError, match=f"{ref!r} was saved as 'order_1'"):
             other.commit()
         other.rollback()
         assert other.own_view is not None

@@ -218,7 +218,7 @@ def test_a_draft_is_saved_as_what_it_is(
     assert "save it as a row of 'items'" in refused["message"]
     assert "'gen_item_1' in 'gen_guest_1.lamps' is a row of another kind" in inside["message"]
     assert row["kind"] == "lamp"
-    with pytest.raises(DraftContentError, match="class 'Item', and not of 'Lamp'"):
+    with pytest.raises(DraftContentError, match="class 'Item', not of 'Lamp'"):
         session.get(Lamp, item)
 
 

@@ -213,7 +213,7 @@ def test_drafts_that_are_rows_are_not_saved_with_others(
     answer = call("db_create", table="dishes", from_draft=[soup, other])
 
     assert answer["error"]["ref"] == soup
-    assert "is saved as 'dish_1'" in answer["error"]["message"]
+    assert "was saved as 'dish_1'" in answer["error"]["message"]
     assert pending(conversation) == [other]
 
 

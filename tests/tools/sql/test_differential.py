@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from sqlglot import exp
 
 from alfred_refs.tools.sql import scopes, selects
+from alfred_refs.tools.sql.parsing import parts
 from tests.tools.sql.campaign import run
 from tests.tools.sql.judge import judge
 from tests.tools.sql.world import World
@@ -44,7 +47,13 @@ def test_the_judge_finds_a_statement_of_another_meaning(
     sql = "select c.id, p.name from categories c left join products p on p.id = 'product_1'"
     assert judge(world, sql).outcome == "same"
 
-    monkeypatch.setattr(selects, "_is_outer", lambda _: False)
+    def without_side(node: exp.Expression, *names: str) -> list[Any]:
+        return [
+            None if n == "side" else part
+            for n, part in zip(names, parts(node, *names), strict=True)
+        ]
+
+    monkeypatch.setattr(selects, "parts", without_side)
     sql += " and p.category_id = c.id"
 
     assert judge(world, sql).outcome == "different"

@@ -369,7 +369,7 @@ def test_the_entity_of_keys_in_texts_is_reserved() -> None:
 
     with pytest.raises(EntityNameError, match="__ref_name__"):
         Toolset([Key], expect="optional")
-    with pytest.raises(EntityNameError, match="that of keys in texts"):
+    with pytest.raises(EntityNameError, match="reserved for keys in texts"):
         RefRegistry(store=MemoryStore()).conversation("chat-7").refer("key", 7)
 
 
