@@ -20,8 +20,7 @@ True
   and how entities and rows are named.
 
 Everything here is a pure value: whether a ref exists, and which key it stands for, is known to
-`conversation.refs`. Keys inside longer text are the subject of `mapping.text`. This module
-imports nothing of SQLAlchemy, because the store needs it and is to load without the ORM.
+`conversation.refs`. Keys inside longer text are the subject of `mapping.text`.
 """
 
 from __future__ import annotations
