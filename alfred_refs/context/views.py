@@ -366,6 +366,7 @@ SNAPSHOT = (
 )
 NOTHING = "Nothing yet."
 _RETAINED = "Older, kept as names; read them for data:"
+_RETAINED_NAMES = "From earlier turns:"
 _DRAFTS = "Generated and not saved:"
 
 # what the text of a user may not bring: `<product_2>` and `<key>` stand for keys, and are ours
@@ -452,19 +453,16 @@ def fit_view(
 
 
 def _text(view: ContextView, audience: Audience) -> str:
-    if audience == "reply":
-        return _paragraphs(
-            _items(view.active, audience), _items(view.drafts, audience), _omission_note(view)
-        )
     retained = _items(view.retained, audience)
     drafts = _items(view.drafts, audience)
+    reply = audience == "reply"
     return _paragraphs(
         SNAPSHOT if audience == "act" and view.active else "",
-        _with_heading(_RETAINED, retained),
+        _with_heading(_RETAINED_NAMES if reply else _RETAINED, retained),
         _items(view.active, audience),
-        _with_heading(_DRAFTS, drafts),
+        drafts if reply else _with_heading(_DRAFTS, drafts),
         "" if view.active or retained or drafts or view.hidden else NOTHING,
-        _others(view),
+        "" if reply else _others(view),
         _omission_note(view),
     )
 

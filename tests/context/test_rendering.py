@@ -89,6 +89,14 @@ def test_those_who_word_a_reply_are_told_names_alone() -> None:
     assert "recipe_" not in told
 
 
+def test_a_reply_lists_retained_rows_and_says_if_there_is_nothing() -> None:
+    """An empty part would read as if it had been forgotten."""
+    empty = ContextView(turn=0, active=[], drafts=[], retained=[], others={"part": 7})
+    retained = empty.model_copy(update={"retained": VIEW.retained})
+    assert render_view(empty, "reply") == "Nothing yet."
+    assert render_view(retained, "reply") == 'From earlier turns:\n- "Bread": recipe, read'
+
+
 def test_those_who_understand_are_told_turns() -> None:
     """When something was first done with a row, and when last."""
     told = render_view(VIEW, "understand")
