@@ -16,6 +16,7 @@ print(context.render("act"))
 | --- | --- |
 | `context` | `Context`, the entry point |
 | `views` | selecting rows, views as data, rendering to Markdown |
+| `instructions` | the tools of a toolset as text, for templates |
 | `prompts` | the parts of a prompt, and templates of fixed text |
 | `decisions` | types of structured output |
 | `mentions` | mentions in users' text, and names in replies |
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .decisions import (
         ActDecision as ActDecision,
         ReasonCode as ReasonCode,
+        SuggestedNext as SuggestedNext,
         decision_type as decision_type,
     )
     from .prompts import (
@@ -63,6 +65,7 @@ __all__ = [
     "Prompt",
     "ReasonCode",
     "Step",
+    "SuggestedNext",
     "Window",
     "decision_type",
     "find_keys",
@@ -80,6 +83,7 @@ _MODULES = {
     "Prompt": "prompts",
     "ReasonCode": "decisions",
     "Step": "prompts",
+    "SuggestedNext": "decisions",
     "Window": "views",
     "decision_type": "decisions",
     "find_keys": "auditing",

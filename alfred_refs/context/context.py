@@ -26,6 +26,7 @@ It calls no model. Keys in exchanges, calls and results are replaced before they
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import (
@@ -44,7 +45,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from alfred_refs.context.decisions import ActDecision, ToolCall, decision_type
+from alfred_refs.context.decisions import ActDecision, ToolCall, decision_type, tool_names
+from alfred_refs.context.instructions import instructions_for
 from alfred_refs.context.mentions import MentionedRows, Names, mentions_in
 from alfred_refs.context.prompts import (
     Called,
@@ -102,19 +104,20 @@ def left_by(step: StepEntry) -> dict[str, Any]:
     return left
 
 
-def result_of(step: StepEntry, name: str, *, whole: bool = False) -> str:
+def result_of(step: StepEntry, name: str, *, whole: bool = False, drafts: bool = True) -> str:
     """Return what a step left, in a line.
 
     Args:
         step: which one.
         name: what it is called.
         whole: with its data.
+        drafts: whether drafts are named.
     """
     left = left_by(step)
     action = left.get("action", "")
     said = left.get(_ENDED.get(action, ""), "")
     line = f"- {name} ({left.get('type')}, {action.replace('_', ' ')}): {quote_json(said)}"
-    if left.get("drafts"):
+    if drafts and left.get("drafts"):
         line += f", drafts {', '.join(left['drafts'])}"
     if whole and left.get("data") is not None:
         line += f"\n  {_short(quote_json(left['data']))}"
@@ -169,6 +172,8 @@ class Context:
         toolset: whose tables are described, and whose tools decisions may call.
         templates: a directory whose files replace the texts of prompts, one by one.
         count: what budgets are in; estimates tokens, where nothing else is given.
+        today: returns the date that prompts tell; give one that knows the user's time zone, or
+            the date is the server's.
 
     Example:
         >>> asked = {"table": "recipes", "columns": ["name"]}
@@ -189,12 +194,14 @@ class Context:
         toolset: Toolset | None = None,
         templates: str | Path | None = None,
         count: Count = tokens,
+        today: Callable[[], dt.date] = dt.date.today,
     ) -> None:
         self.conversation = conversation
         self.window = window or Window()
         self._toolset = toolset
         self._templates = Templates(templates)
         self._count = count
+        self._today = today
 
     @property
     def aio(self) -> AsyncContext:
@@ -214,9 +221,9 @@ class Context:
         """
         check_audience(audience)
         record = self.conversation.activity(self.window.active)
-        drafts = list(self.conversation.drafts())
+        drafts = list(self.conversation.drafts()) if self._has_drafts else []
         if self._visible_entities is not None:
-            record = among(record, self._visible_entities)
+            record = among(record, self._visible_entities, drafts=self._has_drafts)
             drafts = [draft for draft in drafts if draft.entity in self._visible_entities]
         return view_of(select_entries(record, self.window), drafts, data=audience in _WITH_DATA)
 
@@ -281,6 +288,7 @@ class Context:
         before = [each for each in steps if each.turn < view.turn]
         last = before[len(before) - min(len(before), self.window.steps) :]
         decision = decision_type(step.type, self._toolset)
+        instructions = instructions_for(self._toolset, tool_names(decision))
         apart = step.type == "write"  # which has a part for drafts, with their content
         names = [each.model_copy(update={"data": None}) for each in view.drafts]
         rows = view.model_copy(update={"drafts": [] if apart else names})
@@ -289,10 +297,19 @@ class Context:
         material = Material(
             step,
             view.turn,
+            self._today(),
             note=left_by(now[-1]).get("note", "") if now else "",
             results=[
-                *(result_of(each, f"turn {each.turn}, step {each.number}") for each in last),
-                *(result_of(each, f"step {each.number}", whole=True) for each in now),
+                *(
+                    result_of(
+                        each, f"turn {each.turn}, step {each.number}", drafts=self._has_drafts
+                    )
+                    for each in last
+                ),
+                *(
+                    result_of(each, f"step {each.number}", whole=True, drafts=self._has_drafts)
+                    for each in now
+                ),
                 *(call_of(each, told, self._ref_fields()) for each in calls),
             ],
             schema=self._schema(step),
@@ -300,16 +317,21 @@ class Context:
             drafts=render_view(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
             exchanges=exchanges,
             forms=forms_of(decision),
+            instructions=instructions,
             templates=self._templates,
         )
         parts = key_parts(material)
-        system = system_of(step.type, self._templates)
+        system = system_of(step.type, self._templates, instructions)
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
 
     @property
     def _visible_entities(self) -> Container[str] | None:
         """Entities that are told of: of others a toolset's model knows nothing."""
         return None if self._toolset is None else self._toolset.tables.shown
+
+    @property
+    def _has_drafts(self) -> bool:
+        return self._toolset is None or self._toolset.drafts
 
     def _scrub(self, value: Any) -> Any:
         return self.conversation.scrub(value, entities=self._visible_entities)

@@ -51,6 +51,14 @@ class ReasonCode(StrEnum):
     TOOL_FAILURE = "TOOL_FAILURE"
 
 
+class SuggestedNext(StrEnum):
+    """What a step that is blocked suggests: to ask the user, to plan anew, or to give up."""
+
+    ASK_USER = "ask_user"
+    REPLAN = "replan"
+    FAIL = "fail"
+
+
 class _Action(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,7 +105,7 @@ class Blocked(_Action):
     action: Literal["blocked"]
     reason_code: ReasonCode
     details: str = Field(min_length=1)
-    suggested_next: str | None = Field(default=None, description="what might be done instead")
+    suggested_next: SuggestedNext | None = None
 
 
 class Fail(_Action):
@@ -180,6 +188,12 @@ def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDec
     return toolset.memo(("decision", step), lambda: _make_decision(step, toolset))
 
 
+def tool_names(decision: type[ActDecision]) -> list[str]:
+    """Return the names of the tools that a decision may call."""
+    calls = (each for each in decision.choices if issubclass(each, ToolCall))
+    return [name for call in calls for name in get_args(call.model_fields["tool"].annotation)]
+
+
 def _make_decision(step: StepType, toolset: Toolset | None) -> type[ActDecision]:
     calls = [] if toolset is None else _calls(step, toolset)
     done = StepComplete if toolset is None or step != "generate" else _completion_type(toolset)
@@ -224,7 +238,7 @@ def _tables(toolset: Toolset) -> dict[str, tuple[str, ...]]:
 def _completion_type(toolset: Toolset) -> type[StepComplete]:
     """Return the type of the end of a step that may make drafts of a toolset's rows."""
     tables = _tables(toolset).get("db_create", ())
-    if not tables:
+    if not tables or not toolset.drafts:
         return StepComplete
     names: Any = Literal[tables]
     draft: Any = create_model("NewDraft", __base__=NewDraft, table=(names, ...))

@@ -23,13 +23,24 @@ A template with an unknown variable is an error and not an empty place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import datetime as dt
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alfred_refs.context.decisions import ActDecision, ReasonCode, StepType, check_step_type
+from pydantic import BaseModel
+
+from alfred_refs.context.decisions import (
+    ActDecision,
+    StepType,
+    ToolCall,
+    check_step_type,
+    tool_names,
+)
+from alfred_refs.context.instructions import Instructions, write_type
 from alfred_refs.context.views import inert, quote_json
 from alfred_refs.errors import ContextError, TemplateError
 from alfred_refs.mapping import parse_ref, redact_keys
@@ -86,6 +97,8 @@ class Templates:
         return jinja2.Environment(
             loader=jinja2.ChoiceLoader([*own, ours]),
             undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
             autoescape=False,  # noqa: S701  # Markdown for a model; what users write is quoted
         )
 
@@ -97,12 +110,18 @@ class Templates:
         except (TemplateSyntaxError, UnicodeDecodeError) as error:
             raise TemplateError(name, f"is broken: {error}", "correct it") from error
 
-    def text(self, name: str, **values: Any) -> str:
+    def text(self, name: str, instructions: Instructions | None = None, **values: Any) -> str:
         """Return a template with its values.
+
+        Args:
+            name: of the template.
+            instructions: what it may use of the toolset; nothing by default.
+            values: what it may use besides.
 
         Raises:
             TemplateError: it is broken, or uses what it is not given.
         """
+        values |= (instructions or Instructions()).values()
         template = self._template(name)
         from jinja2 import TemplateError as JinjaError  # noqa: PLC0415  # an extra
 
@@ -251,6 +270,7 @@ class Material:
     Attributes:
         step: which it is for.
         turn: the current one.
+        today: the date, where the user is.
         note: what the step before left.
         results: what earlier steps left, a line each, and the calls of this one.
         schema: the tables, as the toolset describes them.
@@ -258,11 +278,13 @@ class Material:
         drafts: what is generated and not saved.
         exchanges: the last ones.
         forms: of the decisions that are valid.
+        instructions: what the templates know of the toolset.
         templates: the fixed texts.
     """
 
     step: Step
     turn: int
+    today: dt.date
     note: str = ""
     results: Sequence[str] = ()
     schema: str = ""
@@ -270,6 +292,7 @@ class Material:
     drafts: str = ""
     exchanges: Sequence[Exchange] = ()
     forms: Sequence[str] = ()
+    instructions: Instructions = field(default_factory=Instructions)
     templates: Templates = field(default_factory=Templates)
 
 
@@ -303,9 +326,15 @@ def _header(material: Material) -> str:
     return f"# {step.type.capitalize()} step {step.number} of {step.of}"
 
 
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
 def _status(material: Material) -> str:
-    done = material.step.number - 1
-    return f"Turn {material.turn} of the conversation; {done or 'none'} of its steps done."
+    done, today = material.step.number - 1, material.today
+    return (
+        f"Today is {_WEEKDAYS[today.weekday()]}, {today}. Turn {material.turn} of the "
+        f"conversation; {done or 'none'} of its steps done."
+    )
 
 
 def _batch(material: Material) -> str:
@@ -336,8 +365,7 @@ def _quote_block(text: str) -> str:
 
 
 def _decision(material: Material) -> str:
-    reasons = [code.value for code in ReasonCode]
-    return material.templates.text("decision", forms=material.forms, reasons=reasons)
+    return material.templates.text("decision", material.instructions, forms=material.forms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,27 +416,22 @@ def key_parts(material: Material) -> dict[str, str]:
     return found
 
 
-def system_of(step: StepType, templates: Templates) -> str:
+def system_of(step: StepType, templates: Templates, instructions: Instructions) -> str:
     """Return the instructions for steps of a type: what holds for all, the tools, the type."""
     names = ["base", *(["crud"] if step in ("read", "write") else []), step]
-    return "\n\n".join(templates.text(name) for name in names)
+    texts = (templates.text(name, instructions) for name in names)
+    return "\n\n".join(text for text in texts if text)
 
 
 def forms_of(decision: type[ActDecision]) -> list[str]:
     """Return how the decisions of a step are written, one line each."""
-    forms: dict[str, None] = {}
-    for choice in decision.choices:
-        fields = ", ".join(
-            f'"{name}"{"" if field.is_required() else "?"}: {_value(name, field)}'
-            for name, field in choice.model_fields.items()
-        )
-        forms[f"`{{{fields}}}`"] = None
-    return list(forms)
+    names = " | ".join(map(json.dumps, tool_names(decision)))
+    calls = [f'{{"action": "tool_call", "tool": {names}, "params": object}}'] if names else []
+    ends = [each for each in decision.choices if not issubclass(each, ToolCall)]
+    return [*calls, *map(form_of, ends)]
 
 
-def _value(name: str, field: Any) -> str:
-    literal: Iterable[Any] = getattr(field.annotation, "__args__", ())
-    if name in ("action", "tool"):
-        [value] = literal
-        return f'"{value}"'
-    return {"params": "{…}", "data": "…", "drafts": "[…]"}.get(name, '"…"')
+def form_of(model: type[BaseModel]) -> str:
+    """Return how an object of a model is written."""
+    schema = model.model_json_schema()
+    return write_type(schema, schema.get("$defs"))

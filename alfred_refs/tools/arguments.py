@@ -272,7 +272,7 @@ class FilterClause(_Arguments):
     field: str = Field(description="column, or path to a column of related rows")
     op: Operator = Field(
         description="'in' and 'not_in' take a list; 'ilike' takes a pattern with % and _; "
-        "'contains' takes a list of elements; 'is_null' and 'is_not_null' take no value"
+        "'is_null' and 'is_not_null' take no value"
     )
     value: Any = Field(default=None, description="as the column has it; refs in columns of refs")
 

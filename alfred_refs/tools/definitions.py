@@ -194,6 +194,7 @@ _JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 _FILTER = {"$ref": "#/$defs/Filter"}
 
+_CONTAINS = "; 'contains' takes a list of elements"
 _SIMILAR = (
     f"; 'similar', with field {SEMANTIC!r} and a text, finds rows by meaning: in filters only"
 )
@@ -352,10 +353,14 @@ def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[S
     """Return the schemas of the kinds of filters; they are explained once, in `db_read`."""
     filters = [_lean(kinds[kind]) for kind in FILTER_KINDS]
     clause = filters[0]["properties"]
-    if tool == "db_read" and _has_search_hook(setting):
-        clause["op"]["description"] += _SIMILAR
-    else:
-        clause["op"]["enum"].remove("similar")
+    for operator, note, is_there in (
+        ("contains", _CONTAINS, _has_operator(setting.tables, "contains")),
+        ("similar", _SIMILAR, tool == "db_read" and _has_search_hook(setting)),
+    ):
+        if is_there:
+            clause["op"]["description"] += note
+        else:
+            clause["op"]["enum"].remove(operator)
     if tool != "db_read":
         return [_without_description(each) for each in filters]
     path = _path_among(setting.tables)
@@ -369,6 +374,12 @@ def _add_label_notes(schema: Schema, setting: Setting) -> None:
         _LABEL_NOTES.keys() & schema["properties"] if setting.expect == "required" else ()
     ):
         schema["properties"][field]["description"] += _LABEL_NOTES[field]
+
+
+def _has_operator(tables: Iterable[ToolTable], operator: str) -> bool:
+    """Return whether a column of the tables can be compared by an operator."""
+    columns = (column for table in tables for column in table.columns.values())
+    return any(operator in column.values.operators for column in columns)
 
 
 def _has_search_hook(setting: Setting) -> bool:

@@ -442,6 +442,8 @@ class Toolset:
     Attributes:
         tables: what a model may use.
         ownership: whose rows are whose.
+        drafts: whether a model may keep and use drafts.
+        expect: whether a write must or may give labels.
         functions: `db_query` and the application's own tools, by name.
 
     Raises:
@@ -476,6 +478,8 @@ class Toolset:
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner
+        self.drafts = drafts
+        self.expect = expect
         self.tables = ToolTables(
             models,
             Entities(self._policy),

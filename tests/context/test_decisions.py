@@ -27,7 +27,12 @@ WRITE = {
 ENDS: list[dict[str, Any]] = [
     {"action": "step_complete", "result_summary": "done", "data": {"a": ["recipe_1"]}},
     {"action": "ask_user", "question": "which?"},
-    {"action": "blocked", "reason_code": "PLAN_INVALID", "details": "no", "suggested_next": "y"},
+    {
+        "action": "blocked",
+        "reason_code": "PLAN_INVALID",
+        "details": "no",
+        "suggested_next": "replan",
+    },
     {"action": "fail", "reason_code": "TOOL_FAILURE", "details": "no"},
 ]
 
@@ -59,6 +64,7 @@ def test_which_tools_a_step_may_call_depends_on_its_type(step: StepType) -> None
         {**WRITE, "params": {"table": "cuisines", "data": {"name": "x"}}},
         {**ENDS[1], "data": 1},
         {**ENDS[2], "reason_code": "TIRED"},
+        {**ENDS[2], "suggested_next": "sleep"},
         {"action": "ask_user", "question": ""},
         {"action": "dance"},
         {},

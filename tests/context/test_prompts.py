@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,15 @@ import pytest
 from alfred_refs import ContextError, TemplateError
 from alfred_refs.context import Exchange, Item, Step
 from alfred_refs.context.decisions import STEP_TYPES, StepType
+from alfred_refs.context.instructions import Instructions, ToolText
 from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, key_parts, system_of
 
 # SPEC 8.5, cell by cell
 SPEC = """header RWAG, guidance W, status RWAG, previous note RW, profile AG, guidance AG,
 task RWAG, batch manifest W, step guidance RWAG, data RWAG, schema RW, entities RWAG, drafts W,
 conversation RWAG, decision RWAG"""
+
+TOOL = ToolText("db_read", "Read rows.", ["- `table`"])
 
 
 def material(type_: StepType) -> Material:
@@ -32,13 +36,14 @@ def material(type_: StepType) -> Material:
     return Material(
         step,
         7,
+        dt.date(2026, 11, 25),
         note="mind the gap",
         results=["- step 1"],
         schema="recipes",
         entities="- recipe_1",
         drafts="- gen_recipe_1",
         exchanges=[Exchange("hi", "hello")],
-        forms=["`{}`"],
+        forms=["{}"],
     )
 
 
@@ -59,7 +64,9 @@ def test_a_step_has_its_parts_and_no_others(type_: StepType) -> None:
 
 def test_rows_and_conversation_are_told_even_when_there_are_none() -> None:
     """A model is to know that nothing was left out."""
-    parts = key_parts(Material(Step("read", "x"), 1, entities="Nothing yet.", forms=["`{}`"]))
+    parts = key_parts(
+        Material(Step("read", "x"), 1, dt.date.min, entities="Nothing yet.", forms=["{}"])
+    )
     assert parts["conversation"] == "## Conversation\n\nNothing was said yet."
     assert parts["entities"] == "## Rows\n\nNothing yet."
 
@@ -74,7 +81,7 @@ def test_a_batch_says_what_is_done() -> None:
 def test_what_was_said_is_a_quotation() -> None:
     """No line of it can be a heading of the prompt's."""
     said = Exchange("a\n## Decision\u2028b", "c\x0bd")
-    parts = key_parts(Material(Step("read", "x"), 1, exchanges=[said], forms=["`{}`"]))
+    parts = key_parts(Material(Step("read", "x"), 1, dt.date.min, exchanges=[said]))
     assert parts["conversation"].splitlines()[2:] == [
         *("User:", "> a", "> ## Decision", "> b"),
         *("You:", "> c", "> d"),
@@ -84,11 +91,13 @@ def test_what_was_said_is_a_quotation() -> None:
 def test_the_system_prompt_is_base_crud_and_type() -> None:
     """Of the tools those steps are told alone that may call them."""
     templates = Templates()
+    instructions = Instructions(tools=[TOOL])
     for type_ in STEP_TYPES:
-        has_tools = templates.text("crud") in system_of(type_, templates)
+        system = system_of(type_, templates, instructions)
+        has_tools = templates.text("crud", instructions) in system
         assert has_tools == (type_ in ("read", "write"))
-        assert system_of(type_, templates).startswith(templates.text("base"))
-        assert system_of(type_, templates).endswith(templates.text(type_))
+        assert system.startswith(templates.text("base", instructions))
+        assert system.endswith(templates.text(type_, instructions))
 
 
 def test_an_application_replaces_one_text_and_keeps_the_others(tmp_path: Path) -> None:
@@ -102,7 +111,7 @@ def test_an_application_replaces_one_text_and_keeps_the_others(tmp_path: Path) -
 def test_every_text_of_ours_can_be_rendered() -> None:
     """None asks for what it is not given, and none names a key."""
     for name in NAMES:
-        assert Templates().text(name, forms=["`{}`"], reasons=["X"])
+        assert Templates().text(name, Instructions(tools=[TOOL]), forms=["{}"])
 
 
 @pytest.mark.parametrize(
@@ -130,8 +139,8 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_text_that_asks_for_more_than_there_is_is_refused(tmp_path: Path) -> None:
     """With what it is given."""
     (tmp_path / "decision.md").write_text("{{ mood }}", encoding="utf-8")
-    with pytest.raises(TemplateError, match="it is given forms, reasons"):
-        Templates(tmp_path).text("decision", forms=[], reasons=[])
+    with pytest.raises(TemplateError, match="it is given forms, tools, filters, drafts"):
+        Templates(tmp_path).text("decision", forms=[])
 
 
 @pytest.mark.parametrize(("number", "of"), [(0, 1), (2, 1)])
