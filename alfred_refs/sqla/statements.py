@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -143,24 +144,28 @@ def _weak(part: Hashable) -> Hashable:
 
 
 def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
-    """Yield every element of a statement, those of subqueries and CTEs included.
+    """Yield every element of a statement once, those of subqueries and CTEs included.
 
-    SQLAlchemy's `iterate()` skips lists of records; in 2.0 the ON CONFLICT of an upsert; and in
-    writes, a CTE or subquery that only a column refers to.
+    A CTE that two others refer to is walked once: with SQLAlchemy's `iterate()` each level of
+    such CTEs doubles the elements. `iterate()` also skips lists of records; in 2.0 the ON CONFLICT
+    of an upsert; and in writes, a CTE or subquery that only a column refers to.
     """
     if not isinstance(statement, ClauseElement):
         return
-    seen: dict[int, Any] = {}  # the values keep the elements alive, so that no id is reused
-    waiting: list[ClauseElement] = [statement]
+    waiting: deque[Any] = deque([statement])
+    seen = {id(statement): statement}  # the values keep elements alive: no id is used again
     while waiting:
-        for element in visitors.iterate(waiting.pop()):
-            yield element
-            seen[id(element)] = element
-            waiting += _skipped_children(element)
-            table = getattr(element, "table", None)
-            if isinstance(table, FromClause) and not isinstance(table, TableClause):
-                waiting.append(table)
-        waiting = [each for each in waiting if id(each) not in seen]
+        element = waiting.popleft()
+        yield element
+        table = getattr(element, "table", None)
+        is_derived = isinstance(table, FromClause) and not isinstance(table, TableClause)
+        children = itertools.chain(
+            element.get_children(), _skipped_children(element), [table] if is_derived else ()
+        )
+        for child in children:
+            if id(child) not in seen:
+                seen[id(child)] = child
+                waiting.append(child)
 
 
 def _skipped_children(element: Any) -> Iterator[ClauseElement]:
@@ -636,11 +641,22 @@ def with_values(
 
 def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the aliases and subqueries of a statement that contain none of the parameters."""
-    for element in elements_of(statement):
-        if isinstance(element, AliasedReturnsRows):
-            parts = visitors.iterate(cast(Any, element))
-            if not any(getattr(part, "key", None) in values for part in parts):
-                yield element
+    elements = list(elements_of(statement))
+    aliases = [each for each in elements if isinstance(each, AliasedReturnsRows)]
+    if not aliases:
+        return
+    parents: dict[int, list[Any]] = {}
+    for element in elements:
+        for child in element.get_children():
+            parents.setdefault(id(child), []).append(element)
+    holding: set[int] = set()
+    waiting = [each for each in elements if getattr(each, "key", None) in values]
+    while waiting:
+        element = waiting.pop()
+        if id(element) not in holding:
+            holding.add(id(element))
+            waiting += parents.get(id(element), ())
+    yield from (each for each in aliases if id(each) not in holding)
 
 
 def all_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
