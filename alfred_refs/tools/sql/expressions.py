@@ -110,7 +110,11 @@ def value_of(node: Any, scope: Scope) -> Value:
     make = scope.building.makers.get(type(node).__name__)
     if make is None:
         raise unsupported(describe_node(node))
-    return make(node, scope)
+    budget = scope.building.budget
+    before = budget.spent
+    budget.spend(1)
+    value = make(node, scope)
+    return replace(value, size=budget.spent - before)
 
 
 def values_of(nodes: Sequence[Any], scope: Scope) -> list[Value]:
@@ -188,7 +192,9 @@ def _column(node: Any, scope: Scope) -> Value:
     this, table = parts(node, "this", "table")
     if isinstance(this, exp.Star):
         raise invalid_sql("'*' stands in an expression", "name the columns that you want")
-    return scope.column(None if table is None else name_of(table), name_of(this))
+    value = scope.column(None if table is None else name_of(table), name_of(this))
+    scope.building.budget.spend(value.size)
+    return value
 
 
 def _literal(node: Any, scope: Scope) -> Value:
@@ -291,9 +297,15 @@ def subquery_of(node: Any, scope: Scope) -> Query:
         value for name, value in node.args.items() if name != "this"
     ):
         node = node.this
+    budget = scope.building.budget
     if node not in scope.subqueries:
-        scope.subqueries[node] = scope.building.query(node, scope.inner())
-    return scope.subqueries[node]
+        before = budget.spent
+        query = scope.building.query(node, scope.inner())
+        scope.subqueries[node] = query, budget.spent - before
+        return query
+    query, cost = scope.subqueries[node]
+    budget.spend(cost)
+    return query
 
 
 def one_column_of(node: Any, scope: Scope) -> Query:

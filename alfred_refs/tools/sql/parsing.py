@@ -17,7 +17,7 @@
    `Like` with `negate`), so `parts` takes the names of all arguments that its caller reads and
    refuses a node that has any other. An argument that no builder asks for is in no statement.
 
->>> left, right = parts(parse_shape(shape).find(exp.EQ), "this", "expression")
+>>> left, right = parts(parse_shape(shape, Budget()).find(exp.EQ), "this", "expression")
 >>> describe_node(left), describe_node(right)
 ('COLUMN', 'LITERAL')
 
@@ -30,16 +30,19 @@ Limits: what is refused here includes valid SQL, wherever sqlglot and PostgreSQL
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
+from time import monotonic
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 from sqlglot import expressions as exp
 from sqlglot.dialects.postgres import Postgres
+from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import Tokenizer
 
 from alfred_refs.sqla import driver_error_fields
@@ -144,8 +147,57 @@ def _message(error: DBAPIError, names: Mapping[str, str]) -> str:
     return told[:_MAX_MESSAGE]
 
 
+MAX_COST = 1_000
+"""Units that a statement may cost; Python works for 0.1 to 0.5 ms on one."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one statement may cost before it is sent: units, and seconds of Python.
+
+    A unit is one expression, as often as it is in the statement that is sent: a column of `*`, a
+    part of WITH in each of its uses, and an expression behind a column that is named again.
+
+    Attributes:
+        seconds: how long parsing and building may take; `None` for no limit.
+        spent: how many units were used.
+    """
+
+    seconds: float | None = None
+    spent: int = 0
+    _ends_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ends_at = math.inf if self.seconds is None else monotonic() + self.seconds
+
+    def spend(self, units: int) -> None:
+        """Use units.
+
+        Raises:
+            ToolError: there are not so many left, or the time is over.
+        """
+        self.spent += units
+        if self.spent > MAX_COST:
+            raise invalid_sql(
+                f"it costs more than {MAX_COST:,} units, counted with each use of a part of WITH, "
+                "of '*' and of a subquery's columns",
+                "name fewer columns, and ask for less at once",
+            )
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Check the deadline.
+
+        Raises:
+            ToolError: the time is over.
+        """
+        if self.seconds is not None and monotonic() > self._ends_at:
+            raise too_slow(self.seconds, "a shorter statement")
+
+
 MAX_CHARACTERS = 8_000  # characters of a text
 _MAX_TOKENS = 2_000
+_MAX_SUBSCRIPTS = 6  # of one value; sqlglot infers the type of all that is before each
 _MAX_DEPTH = 40  # brackets
 _MAX_SQUARE_DEPTH = 3
 
@@ -329,7 +381,7 @@ def _check_ends(tokens: Sequence[tuple[str, str]]) -> None:
 
 def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
     """Check the depth of brackets, and that the parser does not try types in them repeatedly."""
-    depth, square = 0, 0
+    depth, square, chain = 0, 0, 0
     for n, (kind, word) in enumerate(tokens):
         if kind != "sign" or word not in "()[]":
             continue
@@ -338,6 +390,13 @@ def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -
         if depth > _MAX_DEPTH or square > _MAX_SQUARE_DEPTH:
             raise invalid_sql("brackets are nested too deep", "use WITH for parts of the question")
         before = tokens[n - 1] if n else ("", "")
+        if word != "]":
+            is_next = before == ("sign", "]")
+            chain = 0 if word != "[" else chain + 1 if is_next else 1
+        if chain > _MAX_SUBSCRIPTS:
+            raise invalid_sql(
+                "a value has too many subscripts", "write at most one for each level"
+            )
         if step == 1 and before[0] == "name" and before[1].lower() in types:
             after = tokens[n + 1] if n + 1 < len(tokens) else ("", "")
             is_array = before[1].lower() == "array" and word == "["
@@ -386,6 +445,7 @@ def _kind_of(number: str) -> str:
 
 
 _MAX_NODES = 3_000
+_STEPS = 20_000  # 10 for each of the most tokens
 
 # functions with a syntax of their own; others have a name and arguments
 _SPECIAL_SYNTAX = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
@@ -449,20 +509,38 @@ def type_words() -> frozenset[str]:
     return frozenset(found - {"union"})  # of SELECTs, too
 
 
-def parse_shape(shape: Shape) -> exp.Expression:
+class _BoundedParser(PostgresParser):
+    """A parser that stops after a number of steps: sqlglot tries some constructs repeatedly."""
+
+    budget = Budget()
+    _steps = 0
+
+    def _advance(self, times: int = 1) -> None:
+        self._steps += 1
+        if self._steps > _STEPS:
+            raise invalid_sql("it cannot be read in time", "write it in a simpler way")
+        if not self._steps % 100:
+            self.budget.check_time()
+        super()._advance(times)
+
+
+def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
     """Parse a shape into sqlglot's tree.
 
     Raises:
         ToolError: it is not SQL, not one statement, or binds differently than in PostgreSQL.
     """
     dialect = Postgres()
-    parser: Any = dialect.parser()
+    parser: Any = _BoundedParser(dialect=dialect)
+    parser.budget = budget
     # without these, sqlglot would translate functions between dialects
     parser.FUNCTIONS = {}
     parser.LAMBDAS = {}
     parser.FUNCTION_PARSERS = {name: parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
     try:
         trees = parser.parse(dialect.tokenize(shape.text), shape.text)
+    except ToolError:
+        raise
     except Exception:  # noqa: BLE001  # whatever it stumbles over, it is no SELECT that is known
         raise invalid_sql(
             "it cannot be read as SQL", "check its brackets, commas and words"

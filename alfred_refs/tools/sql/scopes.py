@@ -70,7 +70,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.mapping import KeyColumn
 from alfred_refs.mapping.columns import values_of
 from alfred_refs.tools.errors import invalid_sql, no_sql
-from alfred_refs.tools.sql.parsing import raw_key, unknown_name
+from alfred_refs.tools.sql.parsing import Budget, raw_key, unknown_name
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_value
 
 _Type = TypeEngine[Any]
@@ -342,6 +342,8 @@ class Value:
         number: which literal it is, if it is a number.
         weak: whether a CAST or a CASE around it gets a name of its own; `None` if that depends on
             whether it has a name.
+        size: what it costs to compute it in one row, in units of `Budget`.
+        is_short: whether it is a text of at most `MAX_TEXT` characters, for certain.
     """
 
     element: Any
@@ -351,6 +353,8 @@ class Value:
     literal: int | None = None
     number: int | None = None
     weak: bool | None = None
+    size: int = 1
+    is_short: bool = False
 
     @property
     def is_weak(self) -> bool:
@@ -579,6 +583,14 @@ class Query:
     is_ended: bool = False
     limit: int | None = None
 
+    def evaluated(self) -> Query:
+        """Return the same rows, whose values are computed once, however often they are used.
+
+        PostgreSQL merges a subquery into the SELECT around it, and computes an expression in each
+        place that names its column, unless the subquery groups, sorts out or counts rows.
+        """
+        return replace(self, values=[replace(each, size=1) for each in self.values])
+
     def with_names(self, names: Sequence[str], name: str) -> Query:
         """Return the same rows, with other names for the first columns.
 
@@ -600,6 +612,9 @@ class Query:
         ]
 
 
+_TABLE = 15  # a table is a subquery with the criteria of its owner, in units of the budget
+
+
 @dataclass(slots=True)
 class Building:
     """The state of one statement that is being built.
@@ -613,6 +628,7 @@ class Building:
         query: builds a SELECT from a node, in a scope.
         makers: builders of expressions, by node class.
         functions: that may be called, by name.
+        budget: what the statement may cost.
         names: the aliases that are sent -> the model's names.
     """
 
@@ -624,6 +640,7 @@ class Building:
     query: Callable[[Any, Scope], Query]
     makers: Mapping[str, Callable[[Any, Scope], Value]]
     functions: Mapping[str, Function]
+    budget: Budget
     names: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -637,6 +654,7 @@ class Building:
         """Return a table in FROM."""
         columns = [each for each in table.columns.values() if self._is_wanted(each.name)]
         columns = columns or list(table.columns.values())[:1]
+        self.budget.spend(_TABLE + len(columns))
         attributes = [
             getattr(table.model, each.name).label(f"c{n}") for n, each in enumerate(columns, 1)
         ]
@@ -681,10 +699,12 @@ class Part:
     Attributes:
         query: its SELECT.
         cte: SQLAlchemy's CTE.
+        cost: what each use of it costs.
     """
 
     query: Query
     cte: Any
+    cost: int = 0
 
 
 @dataclass(slots=True)
@@ -697,7 +717,7 @@ class Scope:
         parts: of WITH, by name.
         sources: in FROM, in order.
         columns: that may be named without their table.
-        subqueries: in its expressions, by node.
+        subqueries: in its expressions, by node, each with its cost.
     """
 
     building: Building
@@ -705,7 +725,7 @@ class Scope:
     parts: dict[str, Part] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     columns: Sequence[Value] = ()
-    subqueries: dict[Any, Query] = field(default_factory=dict)
+    subqueries: dict[Any, tuple[Query, int]] = field(default_factory=dict)
 
     def inner(self) -> Scope:
         """Return the scope of a subquery."""
@@ -727,6 +747,7 @@ class Scope:
         """
         part = self.all_parts().get(name)
         if part is not None:
+            self.building.budget.spend(part.cost)
             from_ = part.cte.alias(self.building.alias("t", alias))
             return Source(alias, part.query.columns_in(from_), from_)
         tables = {each.name: each for each in self.building.tables}

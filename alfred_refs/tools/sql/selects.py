@@ -259,8 +259,10 @@ def _names_itself(node: Any, name: str) -> bool:
 
 
 def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
+    before = scope.building.budget.spent
     query = scope.building.query(node, scope.inner()).with_names(names, name)
-    return Part(query, query.statement.cte(scope.building.alias("q", name)))
+    cte = query.statement.cte(scope.building.alias("q", name))
+    return Part(query, cte, scope.building.budget.spent - before)
 
 
 def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
@@ -271,13 +273,15 @@ def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part
             f"{name!r}, which names itself,", "write SELECT ... UNION ALL SELECT ... in it"
         )
     first, second, is_distinct = parts(node, "this", "expression", "distinct")
+    before = scope.building.budget.spent
     start = _closed_query(first, scope.inner()).with_names(names, name)
     cte = start.statement.cte(scope.building.alias("q", name), recursive=True)
     inner = scope.inner()
     inner.parts[name] = Part(start, cte)
     step = scope.building.query(second, inner)
     _matching_columns([start, step], scope)
-    return Part(start, (cte.union if is_distinct else cte.union_all)(step.statement))
+    recursive = (cte.union if is_distinct else cte.union_all)(step.statement)
+    return Part(start.evaluated(), recursive, scope.building.budget.spent - before)
 
 
 def build_union(node: Any, scope: Scope) -> Query:
@@ -420,6 +424,7 @@ BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
 }
 """The builders of all expressions, by node class."""
 
+_SELECT_COST = 5  # units of the budget
 _SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *CLAUSES)
 _GROUPINGS: Mapping[str, Callable[..., Any]] = {
     "Rollup": func.rollup,
@@ -455,6 +460,7 @@ def _build_select(node: Any, scope: Scope) -> Query:
     nodes, values = [node for node, _ in columns], [value for _, value in columns]
     if not values:
         raise invalid_sql("nothing is selected", "name the columns that you want")
+    scope.building.budget.spend(_SELECT_COST)
     values = [replace(each, element=element_of(each, scope), literal=None) for each in values]
     made = _SelectList(
         scope, nodes, values, [v.element.label(f"c{n}") for n, v in enumerate(values, 1)]
@@ -473,18 +479,20 @@ def _build_select(node: Any, scope: Scope) -> Query:
     if node.args.get("order") is not None:
         statement = made.in_order(statement, parts(node.args["order"], "expressions")[0])
     statement = statement.correlate_except(*(each.from_ for each in scope.sources))
-    return apply_limit(Query(statement, values), node, scope)
+    query = apply_limit(Query(statement, values), node, scope)
+    is_evaluated = any(node.args.get(each) for each in ("distinct", "group", "limit", "offset"))
+    return query.evaluated() if is_evaluated else query
 
 
 def _select_columns(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
     """Return the columns of one item of a SELECT list, each with its node."""
-    if isinstance(node, exp.Star):
-        parts(node)
-        return [(None, each) for each in scope.star(None)]
-    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-        star, table = parts(node, "this", "table")
+    is_star = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+    if is_star or isinstance(node, exp.Star):
+        star, table = parts(node, "this", "table") if is_star else (node, None)
         parts(star)
-        return [(None, each) for each in scope.star(name_of(table))]
+        columns = scope.star(None if table is None else name_of(table))
+        scope.building.budget.spend(sum(each.size for each in columns))
+        return [(None, each) for each in columns]
     if isinstance(node, exp.Alias):
         this, alias = parts(node, "this", "alias")
         return [(this, replace(value_of(this, scope), name=name_of(alias)))]
@@ -514,6 +522,12 @@ class _SelectList:
             return place
         return next((n for n, each in enumerate(self.nodes) if each == node), None)
 
+    def _again(self, place: int) -> Value:
+        """Return a selected value for another place in the statement."""
+        value = self.values[place]
+        self.scope.building.budget.spend(value.size)
+        return value
+
     def grouped(self, node: Any) -> list[Any]:
         """Return the GROUP BY expressions."""
         (nodes,) = parts(node, "expressions")
@@ -530,7 +544,7 @@ class _SelectList:
             inside = parts(node, "expressions")[0] or ()
             return tuple_(*(self._group(each) for each in inside))
         place = None if self._is_column(node) else self._place(node)
-        value = value_of(node, self.scope) if place is None else self.values[place]
+        value = value_of(node, self.scope) if place is None else self._again(place)
         require_inspectable(value, "GROUP BY")
         if value.is_open:
             raise invalid_sql("GROUP BY has a constant", "group by columns")
@@ -553,7 +567,7 @@ class _SelectList:
         for each in parts(on, "expressions")[0] if isinstance(on, exp.Tuple) else [on]:
             inner = each.this if isinstance(each, exp.Paren) else each
             place = self._place(inner)
-            value = value_of(inner, self.scope) if place is None else self.values[place]
+            value = value_of(inner, self.scope) if place is None else self._again(place)
             elements.append(element_of(value, self.scope))
         return sqla.distinct_on(statement, elements)
 
@@ -564,7 +578,7 @@ class _SelectList:
             place = self._place(by)
             if place is None:
                 return None
-            require_inspectable(self.values[place], "ORDER BY")
+            require_inspectable(self._again(place), "ORDER BY")
             return self.labels[place]
 
         return statement.order_by(*order_elements(nodes, self.scope, selected))

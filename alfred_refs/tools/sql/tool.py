@@ -50,6 +50,7 @@ from alfred_refs.tools.call import Call, RowView, Setting, activities_of, transa
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.serialization import CutText, Verbatim, limit_depth, shorten_text
 from alfred_refs.tools.sql.parsing import (
+    Budget,
     Shape,
     fault_in,
     no_refs,
@@ -113,25 +114,29 @@ class Plans:
     _fixed: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, text: str, *, fenced: bool) -> tuple[Plan, Sequence[str]]:
+    def of(
+        self, text: str, *, fenced: bool, seconds: float | None = None
+    ) -> tuple[Plan, Sequence[str]]:
         """Return the plan for a text, and its literals.
 
         Args:
             text: as the model wrote it.
             fenced: whether the tables contain rows of other owners.
+            seconds: how long parsing and building may take.
 
         Raises:
             ToolError: it cannot be answered.
         """
+        budget = Budget(seconds)
         shape = shape_of(text, type_words())
         key = shape.text, fenced
         fixed = self._fixed.get(key, ())
         plan = self._plans.get((key, *(shape.literals[n] for n in fixed)))
-        return plan or self._make(shape, key, fenced=fenced), shape.literals
+        return plan or self._make(shape, key, budget, fenced=fenced), shape.literals
 
-    def _make(self, shape: Shape, key: Hashable, *, fenced: bool) -> Plan:
+    def _make(self, shape: Shape, key: Hashable, budget: Budget, *, fenced: bool) -> Plan:
         try:
-            plan, literals = self._build(shape, fenced=fenced)
+            plan, literals = self._build(shape, budget, fenced=fenced)
         except RecursionError:
             raise too_deep() from None
         with self._lock:
@@ -143,13 +148,21 @@ class Plans:
             self._plans[key, *(shape.literals[n] for n in fixed)] = plan
         return plan
 
-    def _build(self, shape: Shape, *, fenced: bool) -> tuple[Plan, Literals]:
-        tree = parse_shape(shape)
+    def _build(self, shape: Shape, budget: Budget, *, fenced: bool) -> tuple[Plan, Literals]:
+        tree = parse_shape(shape, budget)
         literals = Literals(shape.literals)
         has_star = _has_star(tree)
         names = None if has_star else {e.name.lower() for e in tree.find_all(exp.Identifier)}
         building = Building(
-            self.tables, self.closed, literals, names, fenced, query_of, BUILDERS, self.functions
+            self.tables,
+            self.closed,
+            literals,
+            names,
+            fenced,
+            query_of,
+            BUILDERS,
+            self.functions,
+            budget,
         )
         query = query_of(tree, Scope(building))
         statement = query.statement.limit(bindparam(ROW_LIMIT, type_=Integer()))
@@ -176,7 +189,9 @@ class QueryRun:
     def answer(self, arguments: DbQuery) -> dict[str, Any]:
         """Return the answer to a SELECT."""
         session = self._call.session
-        plan, literals = self._plans.of(arguments.sql, fenced=session.owner is not None)
+        plan, literals = self._plans.of(
+            arguments.sql, fenced=session.owner is not None, seconds=self._limits.seconds
+        )
         limit = self._limits.rows if arguments.limit is None else arguments.limit
         row_limit = min(limit, self._limits.rows)
         with transaction(session, self._limits.seconds, only_reads=True):

@@ -1,0 +1,99 @@
+"""What a statement costs is counted while it is built, before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from alfred_refs import sqla
+from alfred_refs.tools.errors import ToolError
+from alfred_refs.tools.sql.parsing import MAX_COST, Budget, parse_shape, shape_of, type_words
+from alfred_refs.tools.sql.tool import Plans
+from tests.tools.sql.world import World
+
+
+def _doubled_stars(levels: int) -> str:
+    sql = "select name from products"
+    for n in range(levels):
+        sql = f"select *, * from ({sql}) a{n}"
+    return sql
+
+
+def _doubled_parts(levels: int) -> str:
+    parts = ["t0 as (select name as x from products)"]
+    parts += [
+        f"t{n} as (select a.x from t{n - 1} a join t{n - 1} b on a.x = b.x)"
+        for n in range(1, levels)
+    ]
+    return f"with {', '.join(parts)} select count(*) from t{levels - 1}"
+
+
+def _doubled_values(levels: int) -> str:
+    sql = "select name as x from products"
+    for n in range(levels):
+        sql = f"select x || x as x from ({sql}) a{n}"
+    return sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        _doubled_stars(12),
+        _doubled_parts(10),
+        _doubled_values(12),
+        f"select stock + 1 + 2 + 3 from products group by {', '.join(['1'] * 400)}",
+        f"select stock + 1 + 2 + 3 from products order by {', '.join(['1'] * 400)}",
+        f"select {', '.join(['(select count(*) from lines)'] * 60)}",
+    ],
+)
+def test_constructs_that_double_are_counted_as_often_as_they_are_sent(
+    world: World, sql: str
+) -> None:
+    """Columns of `*`, parts of WITH, expressions behind a column, and positions."""
+    error = world.ask(sql)["error"]
+
+    assert error["code"] == "invalid_sql"
+    assert f"costs more than {MAX_COST:,} units" in error["message"]
+
+
+@pytest.mark.parametrize("double", [_doubled_stars, _doubled_parts, _doubled_values])
+def test_few_levels_are_answered(world: World, double: object) -> None:
+    """A limit for all statements is not one for those that people write."""
+    assert callable(double)
+    assert "rows" in world.ask(double(4))
+
+
+def test_values_that_are_computed_once_are_counted_once(world: World) -> None:
+    """PostgreSQL does not merge a subquery with GROUP BY into the SELECT around it."""
+    sql = "select name || name as x from products"
+    for n in range(12):
+        sql = f"select x || x as x from ({sql} group by 1) a{n}"
+
+    assert "units" not in str(world.ask(sql).get("error"))
+
+
+def test_a_part_of_with_is_walked_once_however_often_it_is_used(world: World) -> None:
+    """The elements grow with the text, not by a factor for each part."""
+    plans = Plans(world.toolset.tables)
+
+    few, more = (
+        len(list(sqla.elements_of(plans.of(_doubled_parts(n), fenced=True)[0].statement)))
+        for n in (2, 4)
+    )
+
+    assert more < 2.5 * few
+
+
+def test_subscripts_are_limited_before_the_parser_sees_them() -> None:
+    """It infers the type of what is before each of them anew."""
+    with pytest.raises(ToolError, match="too many subscripts"):
+        shape_of(f"select tags{'[1]' * 7} from products", type_words())
+
+
+def test_python_stops_when_the_time_of_a_statement_is_over() -> None:
+    """In the parser and in the builder."""
+    shape = shape_of(f"select {'1 + ' * 200} 1", type_words())
+
+    with pytest.raises(ToolError, match="took longer than 0 seconds"):
+        parse_shape(shape, Budget(0))
+    with pytest.raises(ToolError, match="took longer than 0 seconds"):
+        Budget(0).spend(1)
