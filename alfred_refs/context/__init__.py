@@ -37,7 +37,11 @@ if TYPE_CHECKING:
         ActDecision as ActDecision,
         ReasonCode as ReasonCode,
         SuggestedNext as SuggestedNext,
+        ThinkDecision as ThinkDecision,
+        UnderstandDecision as UnderstandDecision,
         decision_type as decision_type,
+        think_type as think_type,
+        understand_type as understand_type,
     )
     from .prompts import (
         Called as Called,
@@ -66,9 +70,13 @@ __all__ = [
     "ReasonCode",
     "Step",
     "SuggestedNext",
+    "ThinkDecision",
+    "UnderstandDecision",
     "Window",
     "decision_type",
     "find_keys",
+    "think_type",
+    "understand_type",
 ]
 
 _MODULES = {
@@ -84,9 +92,13 @@ _MODULES = {
     "ReasonCode": "decisions",
     "Step": "prompts",
     "SuggestedNext": "decisions",
+    "ThinkDecision": "decisions",
+    "UnderstandDecision": "decisions",
     "Window": "views",
     "decision_type": "decisions",
     "find_keys": "auditing",
+    "think_type": "decisions",
+    "understand_type": "decisions",
 }
 
 if not TYPE_CHECKING:  # a type checker is to know names that there are not

@@ -12,6 +12,8 @@ True
 | --- | --- | --- |
 | `heard` | a user's text with mentions | the text with refs; the mentions are noted as activity |
 | `view`, `render` | an audience and a budget | the rows at hand, as data or as Markdown |
+| `understand`, `think` | exchanges | a `Prompt`, with the type of the decision |
+| `curate` | an `UnderstandDecision` | rows are retained, demoted and dropped |
 | `prompt` | a `Step`, exchanges, calls | a `Prompt`, with the type of the decision |
 | `done` | a step and its decision | the refs of drafts that the decision contained |
 | `with_names`, `names` | a reply | the reply with labels in place of refs |
@@ -45,18 +47,31 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from alfred_refs.context.decisions import ActDecision, ToolCall, decision_type, tool_names
+from alfred_refs.context.decisions import (
+    ActDecision,
+    ThinkDecision,
+    ToolCall,
+    UnderstandDecision,
+    decision_type,
+    think_type,
+    tool_names,
+    understand_type,
+)
 from alfred_refs.context.instructions import instructions_for
 from alfred_refs.context.mentions import MentionedRows, Names, mentions_in
 from alfred_refs.context.prompts import (
     Called,
+    Decision,
     Exchange,
     Material,
+    Node,
     Prompt,
     Step,
     Templates,
+    form_of,
     forms_of,
     key_parts,
+    node_step,
     system_of,
 )
 from alfred_refs.context.views import (
@@ -268,7 +283,7 @@ class Context:
         exchanges: Sequence[Exchange] = (),
         calls: Sequence[Called] = (),
         budget: int | None = None,
-    ) -> Prompt:
+    ) -> Prompt[ActDecision]:
         """Return what a model is asked for a step: three round trips, however many rows there are.
 
         Args:
@@ -283,10 +298,7 @@ class Context:
         """
         step, exchanges, calls = self._without_keys(step, exchanges, calls)
         view = self.view("act")
-        steps = [*self.conversation.steps(2)]
-        now = [each for each in steps if each.turn == view.turn]
-        before = [each for each in steps if each.turn < view.turn]
-        last = before[len(before) - min(len(before), self.window.steps) :]
+        now, results = self._results(view.turn)
         decision = decision_type(step.type, self._toolset)
         instructions = instructions_for(self._toolset, tool_names(decision))
         apart = step.type == "write"  # which has a part for drafts, with their content
@@ -299,19 +311,7 @@ class Context:
             view.turn,
             self._today(),
             note=left_by(now[-1]).get("note", "") if now else "",
-            results=[
-                *(
-                    result_of(
-                        each, f"turn {each.turn}, step {each.number}", drafts=self._has_drafts
-                    )
-                    for each in last
-                ),
-                *(
-                    result_of(each, f"step {each.number}", whole=True, drafts=self._has_drafts)
-                    for each in now
-                ),
-                *(call_of(each, told, self._ref_fields()) for each in calls),
-            ],
+            results=[*results, *(call_of(each, told, self._ref_fields()) for each in calls)],
             schema=self._schema(step),
             entities=render_view(rows, "act"),
             drafts=render_view(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
@@ -323,6 +323,136 @@ class Context:
         parts = key_parts(material)
         system = system_of(step.type, self._templates, instructions)
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
+
+    def understand(
+        self, exchanges: Sequence[Exchange], *, guidance: str = "", budget: int | None = None
+    ) -> Prompt[UnderstandDecision]:
+        """Return the prompt that has a model understand the user's last message.
+
+        Args:
+            exchanges: of the conversation; the last one has the message, and no answer.
+            guidance: what the application says about that.
+            budget: how long the part about rows may be.
+
+        Raises:
+            ContextError: the budget is too small for what must be said.
+            TemplateError: a text of the application's is broken.
+
+        Example:
+            >>> asked = desk.call("chat-7", None, "db_read", {"table": "recipes"})
+            >>> prompt = Context(chat, toolset=toolset).understand([Exchange("Double the soup.")])
+            >>> answer = '{"referenced": ["recipe_1"], "constraints": ["twice as much"]}'
+            >>> prompt.decision.model_validate_json(answer).referenced
+            ['recipe_1']
+        """
+        decision = understand_type(self._toolset)
+        step = node_step(guidance=guidance)
+        return self._node_prompt("understand", step, exchanges, decision, budget)
+
+    def think(
+        self,
+        exchanges: Sequence[Exchange],
+        understood: UnderstandDecision | None = None,
+        *,
+        guidance: str = "",
+        profile: str = "",
+        budget: int | None = None,
+    ) -> Prompt[ThinkDecision]:
+        """Return the prompt that has a model plan the steps of a turn.
+
+        Args:
+            exchanges: as for `understand`.
+            understood: the answer to the prompt of `understand`.
+            guidance: what the application says about plans.
+            profile: what is known of the user.
+            budget: how long the part about rows may be.
+
+        Raises:
+            ContextError: the budget is too small for what must be said.
+            TemplateError: a text of the application's is broken.
+
+        Example:
+            >>> prompt = Context(chat, toolset=toolset).think([Exchange("Which soups are there?")])
+            >>> step = '{"type": "read", "goal": "find soups", "tables": ["recipes"]}'
+            >>> plan = prompt.decision.model_validate_json(f'{{"steps": [{step}]}}')
+            >>> Step.planned(plan)[0].tables
+            ['recipes']
+        """
+        more: dict[str, Sequence[str]] = {}
+        if understood is not None:
+            more = {"refs": understood.referenced, "constraints": understood.constraints}
+        step = node_step(guidance=guidance, profile=profile, **more)
+        return self._node_prompt("think", step, exchanges, think_type(self._toolset), budget)
+
+    def _node_prompt(
+        self,
+        node: Node,
+        step: Step,
+        exchanges: Sequence[Exchange],
+        decision: type[Decision],
+        budget: int | None,
+    ) -> Prompt[Decision]:
+        step, exchanges, _ = self._without_keys(step, exchanges, ())
+        view = self.view(node)
+        _, results = self._results(view.turn)
+        instructions = instructions_for(self._toolset)
+        material = Material(
+            step,
+            view.turn,
+            self._today(),
+            results=results,
+            schema="" if self._toolset is None else self._toolset.describe(),
+            entities=render_view(view, node, budget, self._count),
+            exchanges=exchanges,
+            forms=[form_of(decision)],
+            instructions=instructions,
+            templates=self._templates,
+        )
+        parts = key_parts(material, node)
+        system = system_of(node, self._templates, instructions)
+        return Prompt(system, "\n\n".join(parts.values()), parts, decision)
+
+    def curate(self, understood: UnderstandDecision) -> None:
+        """Retain, demote and drop rows as a model has decided: all of it, or nothing if it errs.
+
+        Args:
+            understood: the answer to the prompt of `understand`.
+
+        Raises:
+            BadRefError: the conversation does not know a ref, or a row to retain is gone.
+
+        Example:
+            >>> asked = desk.call("chat-7", None, "db_read", {"table": "recipes"})
+            >>> context = Context(chat, toolset=toolset)
+            >>> kept = {"retain": [{"ref": "recipe_1", "reason": "a favourite"}]}
+            >>> context.curate(understand_type(toolset).model_validate(kept))
+            >>> context.view("understand").active[0].reason
+            'a favourite'
+        """
+        chat, retained = self.conversation, [each.ref for each in understood.retain]
+        left_out = [each.ref for each in (*understood.demote, *understood.drop)]
+        refs = [*understood.referenced, *left_out]
+        known = chat.labels_of(refs)
+        chat.resolve_all([*retained, *(ref for ref in refs if ref not in known)])
+        for each in understood.retain:
+            chat.retain([each.ref], each.reason)
+        chat.demote(each.ref for each in understood.demote)
+        chat.drop(each.ref for each in understood.drop)
+
+    def _results(self, turn: int) -> tuple[Sequence[StepEntry], list[str]]:
+        """Return the steps of a turn, and lines about them and the last ones before."""
+        steps = [*self.conversation.steps(2)]
+        now = [each for each in steps if each.turn == turn]
+        before = [each for each in steps if each.turn < turn]
+        last = before[len(before) - min(len(before), self.window.steps) :]
+        drafts = self._has_drafts
+        return now, [
+            *(
+                result_of(each, f"turn {each.turn}, step {each.number}", drafts=drafts)
+                for each in last
+            ),
+            *(result_of(each, f"step {each.number}", whole=True, drafts=drafts) for each in now),
+        ]
 
     @property
     def _visible_entities(self) -> Container[str] | None:
@@ -358,7 +488,7 @@ class Context:
         ours = () if self._toolset is None else {*TOOLS, *self._toolset.functions}
         other = [call for call in calls if call.tool not in ours]
         given = [value for call in other for value in (call.params, call.answer)]
-        items = [item.text for item in step.batch]
+        items = [*(item.text for item in step.batch), *step.constraints]
         texts = iter(self._scrub([*own, *items, *said, *given]))
         goal, guidance, step_guidance, profile = (next(texts) for _ in own)
         covered = replace(
@@ -368,6 +498,7 @@ class Context:
             step_guidance=step_guidance,
             profile=profile,
             batch=[replace(item, text=next(texts)) for item in step.batch],
+            constraints=[next(texts) for _ in step.constraints],
         )
         told = [Exchange(next(texts), next(texts)) for _ in last]
         covers = {
@@ -445,6 +576,9 @@ class AsyncContext(AsyncFacade[Context]):
     view = async_method(Context.view)
     render = async_method(Context.render)
     prompt = async_method(Context.prompt)
+    understand = async_method(Context.understand)
+    think = async_method(Context.think)
+    curate = async_method(Context.curate)
     done = async_method(Context.done)
 
     async def heard(self, session: AsyncRefSession, text: str) -> str:

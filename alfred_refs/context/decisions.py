@@ -21,20 +21,43 @@ validated by the tool's arguments. So an invalid decision fails where the model 
 step later. Agent frameworks accept the type as an output type: as a whole, or its `choices`, one
 model per action.
 
-Refs in a decision are not resolved here; a tool does that when it is called.
+What comes before the steps has decisions of its own. An `UnderstandDecision` has the rows that the
+user's message is about, those to retain, and what the user requires; a `ThinkDecision` has the
+steps of a plan. Their tables are those of the toolset, and their refs have the form of refs:
+
+>>> answer = {"referenced": ["recipe_1"], "quick": None, "constraints": ["for eight"]}
+>>> understand_type(toolset).model_validate(answer).constraints
+['for eight']
+>>> step = {"type": "read", "goal": "find the soups", "tables": ["recipes"]}
+>>> think_type(toolset).model_validate({"steps": [step]}).steps[0].goal
+'find the soups'
+
+Whether the conversation knows a ref is not looked up here; a tool does that when it is called, and
+`Context.curate` does for an `UnderstandDecision`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from enum import StrEnum
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    RootModel,
+    create_model,
+    model_validator,
+)
 
 from alfred_refs.errors import ContextError
+from alfred_refs.mapping import parse_draft_ref, parse_ref
 from alfred_refs.tools import TOOLS, Toolset
 
 StepType = Literal["read", "write", "analyze", "generate"]
@@ -163,6 +186,209 @@ class ActDecision(_Root):
 
     step: ClassVar[StepType]
     choices: ClassVar[tuple[type[BaseModel], ...]]
+
+
+def _check_ref(text: str) -> str:
+    if parse_ref(text) is None:
+        raise ValueError("give a ref exactly as it is shown")
+    return text
+
+
+def _check_row_ref(text: str) -> str:
+    if parse_ref(text) is None or parse_draft_ref(text) is not None:
+        raise ValueError("give the ref of a row exactly as it is shown")
+    return text
+
+
+def _join_lines(text: str) -> str:
+    return " ".join(text.split())
+
+
+AnyRef = Annotated[str, AfterValidator(_check_ref)]
+RowRef = Annotated[str, AfterValidator(_check_row_ref)]
+Line = Annotated[str, AfterValidator(_join_lines), Field(min_length=1)]
+
+
+class Curated(_Action):
+    """A row that is to be shown longer, or no longer.
+
+    Attributes:
+        ref: of the row; drafts are shown for as long as they are pending.
+        reason: why.
+    """
+
+    ref: RowRef
+    reason: Line
+
+
+class Quick(_Action):
+    """The user's question, if one read of one table answers it, with the criteria for that.
+
+    Attributes:
+        table: the only table that is read.
+        goal: what is to be found.
+        read_only: nothing is changed and nothing is made.
+        in_database: rows have the answer: no general knowledge, advice or opinion is needed.
+    """
+
+    table: str
+    goal: Line
+    read_only: bool
+    in_database: bool
+
+
+class UnderstandDecision(_Action):
+    """What a user's message means; `understand_type` returns the subclass for a toolset.
+
+    Attributes:
+        referenced: the refs of the rows and drafts that it is about.
+        retain: rows that later turns need.
+        demote: rows that are no longer of interest.
+        drop: rows that the conversation is to forget.
+        constraints: what the user requires of the result.
+        quick: whether one read answers it.
+
+    Example:
+        >>> answer = '{"referenced": ["recipe_1"], "retain": [{"ref": "recipe_1", "reason": "x"}]}'
+        >>> decision = understand_type(toolset).model_validate_json(answer)
+        >>> decision.referenced, decision.retain[0].ref, decision.quick
+        (['recipe_1'], 'recipe_1', None)
+    """
+
+    referenced: list[AnyRef] = []
+    retain: list[Curated] = []
+    demote: list[Curated] = []
+    drop: list[Curated] = []
+    constraints: list[Line] = []
+    quick: Quick | None = None
+
+    @model_validator(mode="after")
+    def _check_once(self) -> UnderstandDecision:
+        refs = Counter(each.ref for each in (*self.retain, *self.demote, *self.drop))
+        twice = [ref for ref, count in refs.items() if count > 1]
+        if twice:
+            raise ValueError(f"{twice[0]!r} is in more than one of retain, demote and drop")
+        return self
+
+
+class PlannedStep(_Action):
+    """One step of a plan.
+
+    Attributes:
+        type: what it does.
+        goal: what it is to reach.
+        tables: those that it reads or changes.
+        refs: of the rows and drafts that it is about.
+    """
+
+    type: StepType
+    goal: Line
+    tables: list[str] = []
+    refs: list[AnyRef] = []
+
+
+class ThinkDecision(_Action):
+    """The plan of a turn; `think_type` returns the subclass for a toolset.
+
+    Attributes:
+        steps: in order; `Step.planned` makes steps of them.
+
+    Example:
+        >>> answer = '{"steps": [{"type": "write", "goal": "save it", "refs": ["gen_recipe_1"]}]}'
+        >>> think_type(toolset).model_validate_json(answer).steps[0].refs
+        ['gen_recipe_1']
+    """
+
+    steps: list[PlannedStep] = Field(min_length=1)
+
+
+def understand_type(toolset: Toolset | None = None) -> type[UnderstandDecision]:
+    """Return the type of what a message may be understood as: made once for a toolset.
+
+    Args:
+        toolset: whose tables and refs may be named; without one they are not checked.
+
+    Example:
+        >>> table = {"table": "users", "goal": "x", "read_only": True, "in_database": True}
+        >>> understand_type(toolset).model_validate({"quick": table})
+        Traceback (most recent call last):
+            ...
+        pydantic_core._pydantic_core.ValidationError: 1 validation error for ...
+    """
+    if toolset is None:
+        return UnderstandDecision
+    return toolset.memo("understand", lambda: _understand_type(toolset))
+
+
+def _understand_type(toolset: Toolset) -> type[UnderstandDecision]:
+    row, ref_list = _ref_types(toolset)
+    tables: Any = Literal[tuple(toolset.tables.names)]
+    curated: Any = create_model("Curated", __base__=Curated, ref=(row, ...))
+    quick: Any = create_model("Quick", __base__=Quick, table=(tables, ...))
+    made: type[UnderstandDecision] = create_model(
+        "UnderstandDecision",
+        __base__=UnderstandDecision,
+        __doc__=UnderstandDecision.__doc__,
+        referenced=(ref_list, []),
+        retain=(list[curated], []),
+        demote=(list[curated], []),
+        drop=(list[curated], []),
+        quick=(quick | None, None),
+    )
+    return made
+
+
+def think_type(toolset: Toolset | None = None) -> type[ThinkDecision]:
+    """Return the type of plans: made once for a toolset.
+
+    Args:
+        toolset: whose tables and refs may be named; steps of type `write` need a tool that writes.
+
+    Example:
+        >>> step = {"type": "read", "goal": "find my soups", "tables": ["users"]}
+        >>> think_type(toolset).model_validate({"steps": [step]})
+        Traceback (most recent call last):
+            ...
+        pydantic_core._pydantic_core.ValidationError: 1 validation error for ...
+    """
+    if toolset is None:
+        return ThinkDecision
+    return toolset.memo("think", lambda: _think_type(toolset))
+
+
+def _think_type(toolset: Toolset) -> type[ThinkDecision]:
+    _, ref_list = _ref_types(toolset)
+    tables: Any = Literal[tuple(toolset.tables.names)]
+    writes = any(not toolset.reads(name) for name in tool_names(decision_type("write", toolset)))
+    types: Any = Literal[tuple(each for each in STEP_TYPES if writes or each != "write")]
+    step: Any = create_model(
+        "PlannedStep",
+        __base__=PlannedStep,
+        type=(types, ...),
+        tables=(list[tables], []),
+        refs=(ref_list, []),
+    )
+    return create_model(
+        "ThinkDecision",
+        __base__=ThinkDecision,
+        __doc__=ThinkDecision.__doc__,
+        steps=(list[step], Field(min_length=1)),
+    )
+
+
+def _ref_types(toolset: Toolset) -> tuple[Any, Any]:
+    """Return the types of a toolset's refs: of one of a row, and of a list, drafts included."""
+    known = toolset.tables.shown
+
+    def check(text: str) -> str:
+        ref = parse_ref(text)
+        if ref is None or ref.entity not in known:
+            raise ValueError("there are no rows of that kind; give a ref exactly as it is shown")
+        return text
+
+    row: Any = Annotated[RowRef, AfterValidator(check)]
+    ref: Any = Annotated[AnyRef, AfterValidator(check)] if toolset.drafts else row
+    return row, list[ref]
 
 
 def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDecision]:

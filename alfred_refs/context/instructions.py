@@ -97,7 +97,7 @@ class Instructions:
         new_drafts: whether content that is made becomes drafts.
         labels: whether writes must give labels.
         search: whether rows can be searched by meaning.
-        writes: whether one of the tools changes rows.
+        writes: whether one of the toolset's tools changes rows.
         examples: names of tables and columns.
     """
 
@@ -128,9 +128,8 @@ def instructions_for(toolset: Toolset | None, tools: Collection[str] = ()) -> In
     """
     if toolset is None:
         return Instructions()
-    definitions = [
-        each for each in toolset.schemas("mcp", describe=False) if each["name"] in tools
-    ]
+    every = toolset.schemas("mcp", describe=False)
+    definitions = [each for each in every if each["name"] in tools]
     # `db_read` is the first, and explains the filters of all
     kinds = _kinds_of_filters(definitions[0]["inputSchema"]) if definitions else ()
     operators = kinds[0]["properties"]["op"]["enum"] if kinds else ()
@@ -141,7 +140,7 @@ def instructions_for(toolset: Toolset | None, tools: Collection[str] = ()) -> In
         new_drafts=toolset.drafts and any("create" in table.verbs for table in toolset.tables),
         labels=toolset.expect == "required",
         search="similar" in operators,
-        writes=any(not toolset.reads(each["name"]) for each in definitions),
+        writes=any(not toolset.reads(each["name"]) for each in every),
         examples=_examples(toolset),
     )
 

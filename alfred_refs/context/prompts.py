@@ -29,14 +29,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from alfred_refs.context.decisions import (
     ActDecision,
     StepType,
+    ThinkDecision,
     ToolCall,
+    UnderstandDecision,
     check_step_type,
     tool_names,
 )
@@ -49,7 +51,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-NAMES = ("base", "crud", "read", "write", "analyze", "generate", "decision")
+NAMES = (
+    *("base", "crud", "read", "write", "analyze", "generate", "decision"),
+    *("understand", "think"),
+)
 """All templates that there are, each in a file of this name with `.md`."""
 
 
@@ -135,6 +140,19 @@ class Templates:
 _SHOWN = 60  # characters of what was given, in an error
 
 
+def _check_ref(ref: str, what: str) -> None:
+    """Check that a text is a ref, because a prompt shows it as it is.
+
+    Raises:
+        ContextError: it is not.
+    """
+    if parse_ref(ref) is None:
+        raise ContextError(
+            f"{what} was given {redact_keys(ref)[:_SHOWN]!r} as its ref",
+            "give the ref of a row or draft",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One thing of a batch that a write step has to write.
@@ -160,11 +178,8 @@ class Item:
 
     def __post_init__(self) -> None:
         """Refuse what is no ref: it stands in a prompt as it is."""
-        if self.ref is not None and parse_ref(self.ref) is None:
-            raise ContextError(
-                f"an item of a batch was given {redact_keys(self.ref)[:_SHOWN]!r} as its ref",
-                "give the ref of its row or draft, or None",
-            )
+        if self.ref is not None:
+            _check_ref(self.ref, "an item of a batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +244,11 @@ class Step:
         profile: what is known of the user, for steps that think and make.
         batch: what a write step has to write.
         tables: whose schema is told; all, where nothing is said.
+        refs: of the rows and drafts that it is about.
+        constraints: what the user requires, in the words of a model.
 
     Raises:
-        ContextError: there is no such type of step, or the numbers do not fit.
+        ContextError: there is no such type of step, the numbers do not fit, or a ref is none.
 
     Example:
         >>> step = Step("write", "save the menu", number=2, of=4, guidance="Keep it short.")
@@ -253,10 +270,79 @@ class Step:
     profile: str = ""
     batch: Sequence[Item] = ()
     tables: Sequence[str] | None = None
+    refs: Sequence[str] = ()
+    constraints: Sequence[str] = ()
+
+    @classmethod
+    def planned(
+        cls, plan: ThinkDecision, understood: UnderstandDecision | None = None, profile: str = ""
+    ) -> list[Step]:
+        """Return the steps of a plan, with the constraints of the user.
+
+        Args:
+            plan: what the model has planned.
+            understood: what it has understood before.
+            profile: what is known of the user.
+
+        Example:
+            >>> step = {"type": "write", "goal": "save it", "refs": ["gen_recipe_1"]}
+            >>> plan = think_type(toolset).model_validate({"steps": [step]})
+            >>> [save] = Step.planned(plan)
+            >>> print(Context(chat, toolset=toolset).prompt(save).parts["task"])
+            ## Task
+            <BLANKLINE>
+            > save it
+            <BLANKLINE>
+            About: gen_recipe_1
+        """
+        constraints = () if understood is None else understood.constraints
+        return [
+            cls(
+                each.type,
+                each.goal,
+                number=number,
+                of=len(plan.steps),
+                tables=each.tables or None,
+                refs=each.refs,
+                constraints=constraints,
+                profile=profile,
+            )
+            for number, each in enumerate(plan.steps, start=1)
+        ]
+
+    @classmethod
+    def quick(cls, understood: UnderstandDecision) -> Step | None:
+        """Return the only step of a turn that needs no plan, or None if it needs one.
+
+        A turn is quick if one read of one table answers it: nothing is changed or made, and the
+        answer is in the database. Its prompt is made as that of any step.
+
+        Args:
+            understood: what the model has understood.
+
+        Example:
+            >>> question = {"table": "recipes", "goal": "how many are there?"}
+            >>> question |= {"read_only": True, "in_database": True}
+            >>> understood = understand_type(toolset).model_validate({"quick": question})
+            >>> Step.quick(understood).tables
+            ['recipes']
+        """
+        quick = understood.quick
+        if quick is None or not (quick.read_only and quick.in_database):
+            return None
+        return cls(
+            "read",
+            quick.goal,
+            tables=[quick.table],
+            refs=understood.referenced,
+            constraints=understood.constraints,
+        )
 
     def __post_init__(self) -> None:
         """Refuse what no plan has."""
         check_step_type(self.type)
+        for ref in self.refs:
+            _check_ref(ref, "a step")
         if not 1 <= self.number <= self.of:
             raise ContextError(
                 f"step {self.number!r} of {self.of!r}", "count from 1, up to the number of steps"
@@ -296,8 +382,11 @@ class Material:
     templates: Templates = field(default_factory=Templates)
 
 
+Decision = TypeVar("Decision", bound=BaseModel)
+
+
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Generic[Decision]):
     """What a model is asked.
 
     Attributes:
@@ -318,7 +407,7 @@ class Prompt:
     system: str
     user: str
     parts: Mapping[str, str]
-    decision: type[ActDecision]
+    decision: type[Decision]
 
 
 def _header(material: Material) -> str:
@@ -330,11 +419,28 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 
 
 def _status(material: Material) -> str:
-    done, today = material.step.number - 1, material.today
-    return (
-        f"Today is {_WEEKDAYS[today.weekday()]}, {today}. Turn {material.turn} of the "
-        f"conversation; {done or 'none'} of its steps done."
+    done = material.step.number - 1
+    turn = f"Turn {material.turn} of the conversation; {done or 'none'} of its steps done."
+    return f"{_date(material)} {turn}"
+
+
+def _turn(material: Material) -> str:
+    return f"{_date(material)} Turn {material.turn} of the conversation."
+
+
+def _date(material: Material) -> str:
+    return f"Today is {_WEEKDAYS[material.today.weekday()]}, {material.today}."
+
+
+def _task(material: Material) -> str:
+    step = material.step
+    constraints = "\n".join(f"- {quote_json(each)}" for each in step.constraints)
+    parts = (
+        _quote_block(step.goal),
+        f"About: {', '.join(step.refs)}" if step.refs else "",
+        f"The user requires:\n{constraints}" if constraints else "",
     )
+    return "\n\n".join(part for part in parts if part)
 
 
 def _batch(material: Material) -> str:
@@ -374,7 +480,7 @@ class Part:
 
     Attributes:
         name: what it is called.
-        steps: the types of steps that have it, by their first letters.
+        steps: the types of steps, or of nodes, that have it, by their first letters.
         heading: above it; none, where the text has its own or needs none.
         text: returns it; where that is empty the part is left out.
     """
@@ -391,9 +497,9 @@ PARTS: Final[Sequence[Part]] = (
     Part("guidance", "W", "Guidance", lambda m: m.step.guidance),
     Part("status", "RWAG", "Status", _status),
     Part("previous note", "RW", "Note of the step before", lambda m: _quote_block(m.note)),
-    Part("profile", "AG", "The user", lambda m: m.step.profile),
+    Part("profile", "AG", "The user", lambda m: _quote_block(m.step.profile)),
     Part("guidance", "AG", "Guidance", lambda m: m.step.guidance),
-    Part("task", "RWAG", "Task", lambda m: m.step.goal),
+    Part("task", "RWAG", "Task", _task),
     Part("batch manifest", "W", "To be written", _batch),
     Part("step guidance", "RWAG", "How", lambda m: m.step.step_guidance),
     Part("data", "RWAG", "Data", _results),
@@ -405,18 +511,41 @@ PARTS: Final[Sequence[Part]] = (
 )
 
 
-def key_parts(material: Material) -> dict[str, str]:
-    """Return the parts of a step's prompt, in order, those that are not empty."""
-    letter = material.step.type[0].upper()
+Node = Literal["understand", "think"]
+"""What comes before the steps of a turn."""
+
+NODE_PARTS: Final[Sequence[Part]] = (
+    Part("header", "U", "", lambda _: "# Understand the message"),
+    Part("header", "T", "", lambda _: "# Plan the turn"),
+    Part("status", "UT", "Status", _turn),
+    Part("profile", "T", "The user", lambda m: _quote_block(m.step.profile)),
+    Part("guidance", "UT", "Guidance", lambda m: m.step.guidance),
+    Part("task", "T", "The message", _task),
+    Part("data", "UT", "Data", _results),
+    Part("schema", "T", "Tables", lambda m: m.schema),
+    Part("entities", "UT", "Rows", lambda m: m.entities),
+    Part("conversation", "UT", "Conversation", _conversation),
+    Part("decision", "UT", "Decision", _decision),
+)
+
+
+def node_step(*, guidance: str, profile: str = "", **more: Sequence[str]) -> Step:
+    """Return the texts of a node's prompt, as of a step that calls no tools."""
+    return Step("analyze", "", guidance=guidance, profile=profile, **more)  # type: ignore[arg-type]
+
+
+def key_parts(material: Material, node: Node | None = None) -> dict[str, str]:
+    """Return the parts of a step's or a node's prompt, in order, those that are not empty."""
+    letter = (node or material.step.type)[0].upper()
     found = {}
-    for part in PARTS:
+    for part in PARTS if node is None else NODE_PARTS:
         text = part.text(material).strip() if letter in part.steps else ""
         if text:
             found[part.name] = f"## {part.heading}\n\n{text}" if part.heading else text
     return found
 
 
-def system_of(step: StepType, templates: Templates, instructions: Instructions) -> str:
+def system_of(step: StepType | Node, templates: Templates, instructions: Instructions) -> str:
     """Return the instructions for steps of a type: what holds for all, the tools, the type."""
     names = ["base", *(["crud"] if step in ("read", "write") else []), step]
     texts = (templates.text(name, instructions) for name in names)

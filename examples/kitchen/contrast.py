@@ -174,7 +174,12 @@ SAID: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
         "db_create",
         {
             "table": "meal_plans",
-            "data": {"recipe_id": "recipe_3", "date": MONDAY.isoformat(), "meal_type": "dinner"},
+            "data": {
+                "recipe_id": "recipe_3",
+                "_recipe_id_label": "Coriander Chicken",
+                "date": MONDAY.isoformat(),
+                "meal_type": "dinner",
+            },
         },
     ),
     *(

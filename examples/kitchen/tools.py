@@ -9,7 +9,7 @@ user (`settings.week.meals`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from alfred_refs import Ownership, RefPolicy
 from alfred_refs.tools import Hooks, Toolset
@@ -65,8 +65,12 @@ HOOKS: Final[Mapping[type[Any], Sequence[Hooks]]] = {
 }
 
 
-def kitchen_tools() -> Toolset:
-    """Return the toolset of the kitchen."""
+def kitchen_tools(expect: Literal["required", "optional"] = "required") -> Toolset:
+    """Return the toolset of the kitchen.
+
+    Args:
+        expect: whether writes must give the labels of the rows that they name.
+    """
     return Toolset(
         models=[Recipe, RecipeIngredient, Ingredient, MealPlan, ShoppingItem, Preferences],
         owner=OWNERSHIP,
@@ -76,6 +80,5 @@ def kitchen_tools() -> Toolset:
         hidden=[Recipe.embedding],
         hooks=HOOKS,
         deduplicate={RecipeIngredient: ("recipe_id", "ingredient_id")},
-        # those who call them here are scripts, which slip in no ref; leave it out for a model
-        expect="optional",
+        expect=expect,
     )

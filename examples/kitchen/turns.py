@@ -172,14 +172,16 @@ def save_dinner(session: RefSession, transcript: Transcript) -> None:
     wraps = [{"field": "id", "op": "=", "value": "gen_recipe_1"}]
     other = [{"field": "id", "op": "=", "value": "gen_recipe_2"}]
     both = [{"field": "id", "op": "in", "value": ["gen_recipe_1", "gen_recipe_2"]}]
-    mint = {"recipe_id": "gen_recipe_1", "name": "mint", "quantity": "1", "unit": "bunch"}
+    named = {"recipe_id": "gen_recipe_1", "_recipe_id_label": "Paneer Wraps"}
+    mint = {**named, "name": "mint", "quantity": "1", "unit": "bunch"}
+    is_wraps = {"expect": "Paneer Wraps"}
     also = [{"table": "recipe_ingredients", "data": mint}]
 
     call("db_read", "_draft", "name", filters=both, columns=["name"])
-    call("db_update", "_draft", "servings", filters=wraps, data={"servings": 4})
+    call("db_update", "_draft", "servings", filters=wraps, data={"servings": 4}, **is_wraps)
     for _ in range(2):  # the second is sent as if the first had timed out
-        call("db_create", "recipe_id", "name", from_draft="gen_recipe_1", also=also)
-    call("db_delete", filters=other)
+        call("db_create", "recipe_id", "name", from_draft="gen_recipe_1", also=also, **is_wraps)
+    call("db_delete", filters=other, expect="Light Tikka Masala")
     call(
         "db_read",
         "servings",

@@ -450,7 +450,7 @@ def test_calls_of_other_tools_are_covered(
 
 def test_what_is_no_ref_of_an_item_is_refused() -> None:
     """It would stand in the prompt as it is."""
-    with pytest.raises(ContextError, match="give the ref of its row or draft"):
+    with pytest.raises(ContextError, match="give the ref of a row or draft"):
         Item("x", ref="recipe_1)\n## Decision")
 
 

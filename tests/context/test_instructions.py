@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from alfred_refs import Conversation, RefRegistry
-from alfred_refs.context import Context, Item, Step, decision_type
-from alfred_refs.context.decisions import STEP_TYPES, StepType
+from alfred_refs.context import Context, Exchange, Item, Prompt, Step, decision_type
+from alfred_refs.context.decisions import STEP_TYPES
 from alfred_refs.context.instructions import instructions_for, write_type
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Hooks, Reading, Ref, Toolset
@@ -30,7 +30,7 @@ class Meaning(Hooks):
 
 # feature -> the words that speak of it, and the types of steps whose prompts do, by first letters
 FEATURES: Mapping[str, tuple[str, str]] = {
-    "drafts": (r"(?i)draft|\bgen_", "RWAG"),
+    "drafts": (r"(?i)draft|\bgen_", "RWAGUT"),
     "new drafts": (r'"drafts"\?|in `drafts`', "G"),
     "expect": (r"\bexpect\b", "W"),
     "labels needed": (r"repeats the label|needed for rows|abel 1|'_<column>_label'", "W"),
@@ -38,13 +38,13 @@ FEATURES: Mapping[str, tuple[str, str]] = {
     "create": (r"\bdb_create\b|`also\b|from_draft", "W"),
     "update": (r"\bdb_update\b", "W"),
     "delete": (r"\bdb_delete\b", "W"),
-    "lists": (r"\bdb_edit_list\b|  lists: ", "RW"),
-    "changes": (r"Make the changes", "W"),
+    "lists": (r"\bdb_edit_list\b|  lists: ", "RWT"),
+    "changes": (r"Make the changes|`write` step", "WT"),
     "sql": (r"\bdb_query\b|\bSELECT\b", "RW"),
     "search": (r"_semantic|\bsimilar\b", "RW"),
     "dates": (r"range of dates", "R"),
     "contains": (r"\bcontains\b", "RW"),
-    "related rows": (r"With related rows|  related: .*\(many", "RW"),
+    "related rows": (r"With related rows|  related: .*\(many", "RWT"),
     "reading tool": (r"\bweigh\b", "RW"),
     "writing tool": (r"\bserve\b", "W"),
 }
@@ -134,24 +134,34 @@ def conversation() -> Conversation:
     return chat
 
 
-@pytest.mark.parametrize("type_", STEP_TYPES)
+def prompt_of(context: Context, name: str) -> Prompt[Any]:
+    """Return the prompt of a step of a type, or of what comes before the steps."""
+    if name == "understand":
+        return context.understand([Exchange("x")])
+    if name == "think":
+        return context.think([Exchange("x")])
+    type_: Any = name
+    return context.prompt(Step(type_, "x", batch=[Item("y")]))
+
+
+@pytest.mark.parametrize("name", [*STEP_TYPES, "understand", "think"])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_feature_is_in_a_prompt_if_the_toolset_has_it(
-    conversation: Conversation, option: str, type_: StepType
+    conversation: Conversation, option: str, name: str
 ) -> None:
     """In the instructions, the tables, the rows and the decision, and not a word otherwise."""
     maker = Context(conversation, toolset=made("everything"))
     step = Step("generate", "invent a dish")
     end = {"action": "step_complete", "result_summary": "made", "drafts": [DISH]}
     maker.done(step, maker.prompt(step).decision.model_validate(end))
-    prompt = Context(conversation, toolset=made(option)).prompt(
-        Step(type_, "x", batch=[Item("y")])
-    )
+    prompt = prompt_of(Context(conversation, toolset=made(option)), name)
     text = f"{prompt.system}\n\n{prompt.user}"
-    letter, (_, missing) = type_[0].upper(), OPTIONS[option]
-    found = {name for name, (words, _) in FEATURES.items() if re.search(words, text)}
+    letter, (_, missing) = name[0].upper(), OPTIONS[option]
+    found = {feature for feature, (words, _) in FEATURES.items() if re.search(words, text)}
     assert found == {
-        name for name, (_, steps) in FEATURES.items() if letter in steps and name not in missing
+        feature
+        for feature, (_, steps) in FEATURES.items()
+        if letter in steps and feature not in missing
     }
 
 
@@ -263,8 +273,8 @@ def test_a_tool_of_the_application_is_written_with_its_types() -> None:
 def test_the_date_is_told_in_each_prompt(conversation: Conversation) -> None:
     """Of the application's clock, or today's."""
     context = Context(conversation, today=lambda: dt.date(2026, 11, 25))
-    for type_ in STEP_TYPES:
-        status = context.prompt(Step(type_, "x")).parts["status"]
+    for name in (*STEP_TYPES, "understand", "think"):
+        status = prompt_of(context, name).parts["status"]
         assert "Today is Wednesday, 2026-11-25. Turn 1 of the conversation" in status
     before = dt.date.today()  # noqa: DTZ011  # as the default does
     status = Context(conversation).prompt(Step("read", "x")).parts["status"]

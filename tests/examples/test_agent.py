@@ -31,8 +31,10 @@ def test_the_agent_ends_well(database_url: str, tmp_path: Path) -> None:
         check=False,
     )
     assert agent.returncode == 0, agent.stdout + agent.stderr
-    assert agent.stdout.count("none found") == 3
+    assert agent.stdout.count("none found") == 4
     assert max(map(len, agent.stdout.splitlines())) <= WIDTH
-    assert "Done: change Lentil soup to servings 8." in agent.stdout
+    assert "Done: change Lentil soup." in agent.stdout
     turns = {file.name.partition("-")[0] for file in tmp_path.glob("*.md")}
+    planned = {file.name for file in tmp_path.glob("*-think.md")}
+    assert planned == {f"{number}-think.md" for number in (1, 2, 4, 5, 7, 8, 9, 10)}
     assert turns == {str(number) for number in range(1, len(SAID) + 1)}
