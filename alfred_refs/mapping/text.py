@@ -41,6 +41,7 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 HIDDEN = "<key>"
@@ -55,16 +56,17 @@ _DIGITS = 32  # of a UUID
 
 # `UUID('...')` and `urn:uuid:...` are spellings as a whole; braces are left in the text.
 _SPELLED = r"(?P<repr>\bUUID\(['\"])?(?:\burn:uuid:)?(?P<key>{})(?(repr)['\"]\))"
-_LOWER_HEX = "[0-9a-f]"
+_HEX = "[0-9A-Fa-f]"
 _FLAGS = re.IGNORECASE | re.ASCII
 # The usual form is searched first, so that digits before or after it are not taken for its own.
 _USUAL = re.compile(
-    _SPELLED.format("-".join(f"{_LOWER_HEX}{{{digits}}}" for digits in (8, 4, 4, 4, 12))), _FLAGS
+    _SPELLED.format("-".join(f"{_HEX}{{{digits}}}" for digits in (8, 4, 4, 4, 12))), _FLAGS
 )
 # PostgreSQL accepts dashes after every fourth digit, `uuid.UUID` anywhere.
-_OTHER = re.compile(_SPELLED.format(f"{_LOWER_HEX}(?:-?{_LOWER_HEX}){{{_DIGITS - 1},}}"), _FLAGS)
+_OTHER = re.compile(_SPELLED.format(f"{_HEX}(?:-?{_HEX}){{{_DIGITS - 1},}}"), _FLAGS)
 # Part of every match of the two. It has no optional prefix, so it is quick to rule a text out.
-_RUN = re.compile(f"{_LOWER_HEX}(?:-?{_LOWER_HEX}){{{_DIGITS - 1}}}", _FLAGS)
+# The lookbehind comes first: otherwise `re` searches the last 31 characters too, in vain.
+_RUN = re.compile(f"(?<!{_HEX}){_HEX}(?:-?{_HEX}){{{_DIGITS - 1}}}")
 
 
 def _scan(text: str) -> Iterator[re.Match[str]]:
@@ -244,48 +246,68 @@ def _spellings_of(text: str) -> Iterator[KeySpelling]:
 
 
 # Search for split and cut keys
+#
+# All patterns below are deterministic: repeats are possessive or have a small upper bound, so
+# no text can make them read a character more often than a fixed number of times.
 
-_HEX = "[0-9A-Fa-f]"
 # characters that Markdown, a terminal or a cautious program puts between letters
 _MARKUP = (
     "[*_`~\\\\\u0000\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
 )
-_GAP = f"{_MARKUP}{{0,4}}"
-# a tag, or a character as HTML, URLs and JSON escape it: its letters are not digits of a key
-_ENCODED = r"<[^<>]{0,40}>|&[#0-9A-Za-z]{2,8};|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}"
-# anything in the place of a dash: five groups of digits of these lengths are a UUID all the same
-_DASH = rf"(?:{_ENCODED}|[\W_]){{1,16}}?"
-_COLOUR = r"\x1b\[[0-9;]{0,8}m"  # of a terminal
-# between two digits: the end of a line, quoted or not, a tag, or a change of colour
-_BREAK = rf"(?:\r?\n[ \t>#|]{{0,12}}|<[^<>]{{0,40}}>|{_COLOUR}|{_GAP})"
+# A tag, a colour of a terminal, or a character as HTML, URLs and JSON escape it. Its letters are
+# not digits of a key.
+_TAG = "<[^<>]*+>"
+_ENCODED = rf"{_TAG}|\x1b\[[0-9;]{{0,8}}+m|&[#0-9A-Za-z]{{2,8}}+;|%{_HEX}{{2}}|\\u{_HEX}{{4}}"
+_LINE_END = r"\r?\n[ \t>#|]{0,12}+"  # with the marks of a quotation, a comment or a table
+_BETWEEN = rf"(?![ ,.:;\"'0-9A-Za-z])(?:{_ENCODED}|{_LINE_END}|{_MARKUP}){{1,4}}+"
 
-_SPLIT = re.compile(
-    rf"(?<!{_HEX})"
-    + _DASH.join(f"{_HEX}(?:{_BREAK}{_HEX}){{{more}}}" for more in (7, 3, 3, 3, 11))
-    + rf"(?!{_HEX})"
-    + rf"|(?<!{_HEX}){_HEX}(?:{_GAP}{_HEX}){{31}}(?!{_HEX})"
+# The first digit of a run, if at least seven follow with at most markup between them. Decimal
+# digits with nothing but white space and tags between them are numbers in columns.
+_NUMBERS = rf"(?<=[0-9])(?:(?:\s|{_TAG})*+[0-9]){{{_DIGITS - 1}}}"
+_FIRST_DIGIT = re.compile(
+    rf"{_HEX}(?<!{_HEX}{{2}})(?=(?:{_HEX}|{_BETWEEN}{_HEX}){{7}})(?!{_NUMBERS})"
 )
-_DOTS = r"(?:\.{2,}|[…⋯]|\[\.{3}\]|-?\*{3,}(?:-\*{3,})*)"
+_FIRST_RUN = re.compile(f"(?P<run>{_HEX}++)")
+# A separator and the run of digits after it. In the place of a dash anything short may be, because
+# five groups of 8, 4, 4, 4 and 12 digits are a UUID all the same. `%9b55` is read in both ways.
+_NEXT_RUNS = tuple(
+    re.compile(
+        rf"(?:(?P<markup>{_MARKUP}{{1,4}}+)"
+        rf"|(?P<between>(?:{encoded}|{_LINE_END}|{_MARKUP}){{1,4}}+)"
+        rf"|(?:{encoded}|[\W_]){{1,16}}+)(?P<run>{_HEX}++)"
+    )
+    for encoded in (_ENCODED, r"(?!)")
+)
+_GROUP_ENDS = (8, 12, 16, 20, _DIGITS)
+_ROOM = [min(end for end in _GROUP_ENDS if end > digits) - digits for digits in range(_DIGITS)]
+_MOST_BREAKS = 2  # in a key without dashes: more are a list or a table of short numbers
+
+_ELLIPSIS = r"(?:\.{2,}+|[…⋯]++|-?\*{3,}+(?:-\*{3,}+)*+)"
+_DOTS = rf"(?:[\[({{<]\s?{_ELLIPSIS}\s?[\])}}>]|{_ELLIPSIS})"
+_ELLIPSES = re.compile(_DOTS)
 _GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
-_CUT = re.compile(
-    rf"(?<![0-9A-Za-z]){_HEX}{{4,8}}{_GROUPS}{_DOTS}-?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{4,12}}"
-    r"(?![0-9A-Za-z])"  # both ends
-    rf"|(?<![0-9A-Za-z#])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}}){_DOTS}"  # its beginning
-    rf"|{_DOTS}-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}(?![0-9A-Za-z])"  # end
-    # without dots, most of it
-    rf"|(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?(?![0-9A-Za-z-])"
+# What is before an ellipsis and after it: both, only the beginning, only the end.
+_BEGINNING = re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{4,8}}{_GROUPS}\Z")
+_ONLY_BEGINNING = re.compile(rf"(?<![0-9A-Za-z#])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}})\Z")
+_REST = rf"(?:-{_HEX}{{1,12}}){{0,4}}(?![0-9A-Za-z])(?:-(?!\*)(?={_DOTS}))?"
+_END = re.compile(rf"-?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{4,12}}{_REST}")
+_ONLY_END = re.compile(rf"-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}{_REST}")
+_LONGEST_BEGINNING = 36
+# Most of a key, without an ellipsis.
+_MOST = re.compile(
+    rf"(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?(?![0-9A-Za-z-])"
     rf"|(?<![0-9A-Za-z-])(?:{_HEX}{{1,7}}-)?(?:{_HEX}{{4}}-){{2,3}}{_HEX}{{12}}(?![0-9A-Za-z-])"
 )
-# Part of every match of the scanner, of `_SPLIT` and of `_CUT`: it rules most texts out.
+# Part of every key, whole, split or cut: it rules most texts out.
 _LIKELY = re.compile(
-    rf"{_HEX}{{6}}|{_HEX}{{4}}{_DOTS}|{_HEX}{_MARKUP}+{_HEX}"
-    rf"|{_HEX}{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?{_HEX}"
+    rf"{_HEX}(?:{_HEX}{{3}}(?:{_HEX}{{2}}|{_DOTS})|(?:{_HEX}|(?:-|{_BETWEEN}){_HEX}){{7}})"
 )
 _FEWEST = 6  # characters of the shortest match
-_NUMBERS = re.compile(r"\d+(?:\s+\d+)+")  # in columns
 _NOT_DIGITS = re.compile(r"[^0-9a-f]")
-_NOT_OF_KEY = re.compile(f"{_ENCODED}|{_COLOUR}")
+_NOT_OF_KEY = re.compile(_ENCODED)
 _WORD = re.compile(r"\w")
+
+_Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +329,10 @@ class FoundKey:
     @property
     def key(self) -> uuid.UUID | None:
         """The UUID; `None` if it was cut or has more digits than a UUID."""
-        digits = _hex_digits(self.text)
-        return uuid.UUID(digits) if len(digits) == _DIGITS and self.kind != "cut" else None
+        if self.kind == "cut":
+            return None
+        readings = (_hex_digits(self.text), _NOT_DIGITS.sub("", self.text.lower()))
+        return next((uuid.UUID(each) for each in readings if len(each) == _DIGITS), None)
 
     @property
     def masked(self) -> str:
@@ -317,21 +341,20 @@ class FoundKey:
 
 
 def search_keys(text: str) -> list[FoundKey]:
-    """Return the whole, split and cut keys in a text, in order."""
+    """Return the whole, split and cut keys in a text, in order, in time linear to its length."""
     if len(text) < _FEWEST or _LIKELY.search(text) is None:
         return []
     found = [FoundKey(start, end, "whole", text[start:end]) for start, end in key_spans(text)]
-    found += [
-        FoundKey(*match.span(), "split", match[0])
-        for match in _outside(found, _SPLIT.finditer(text))
-        if not _NUMBERS.fullmatch(match[0])
-    ]
-    found += [
-        FoundKey(*match.span(), "cut", match[0])
-        for match in _outside(found, _CUT.finditer(text))
-        if _has_digits_and_letters(match[0])
-    ]
-    return sorted(found, key=lambda each: each.start)
+    for kind, sign, spans in _SEARCHES:
+        if sign.search(text) is None:
+            continue
+        found += [
+            FoundKey(start, end, kind, text[start:end])
+            for left, right in _between(found, len(text))
+            for start, end in spans(text, left, right)
+        ]
+        found.sort(key=lambda each: each.start)
+    return found
 
 
 def replace_keys(text: str, ref_of: RefOf, known: Iterable[uuid.UUID] = ()) -> str:
@@ -343,10 +366,12 @@ def replace_keys(text: str, ref_of: RefOf, known: Iterable[uuid.UUID] = ()) -> s
         known: keys that a cut one may belong to. It gets a ref if exactly one of them fits.
     """
     found = search_keys(text)
-    keys = [*known] if any(each.kind == "cut" for each in found) else []
+    if not found:
+        return text
+    keys = _KeysByEnds(known if any(each.kind == "cut" for each in found) else ())
     pieces, end = [], 0
     for each in found:
-        key = each.key if each.kind != "cut" else _whole_key_of(each.text, keys)
+        key = each.key if each.kind != "cut" else keys.only(each.text)
         shown = (None if key is None else ref_of(key)) or HIDDEN
         before, after = text[end : each.start], text[each.end : each.end + 1]
         # next to a letter or a digit a ref would read as another ref
@@ -357,13 +382,87 @@ def replace_keys(text: str, ref_of: RefOf, known: Iterable[uuid.UUID] = ()) -> s
     return "".join([*pieces, text[end:]])
 
 
-def _outside(found: list[FoundKey], matches: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
-    """Yield the matches that overlap none of the keys, which do not overlap each other."""
-    taken = sorted((each.start, each.end) for each in found)
-    for match in matches:
-        before = bisect_left(taken, (match.end(), 0))  # keys that start before the match ends
-        if before == 0 or taken[before - 1][1] <= match.start():
-            yield match
+def _between(found: list[FoundKey], length: int) -> Iterator[_Span]:
+    """Yield the parts of a text of some length that are outside the keys."""
+    left = 0
+    for each in found:
+        yield left, each.start
+        left = each.end
+    yield left, length
+
+
+def _split_spans(text: str, left: int, right: int) -> Iterator[_Span]:
+    """Yield the start and the end of each split key in a part of a text."""
+    done = left
+    for first in _FIRST_DIGIT.finditer(text, left, right):
+        start = first.start()
+        if start < done:
+            continue
+        ends = (_end_of_split(text, start, right, next_run) for next_run in _NEXT_RUNS)
+        end = next((end for end in ends if end is not None), None)
+        if end is not None:
+            yield start, end
+            done = end
+
+
+def _end_of_split(text: str, start: int, right: int, next_run: re.Pattern[str]) -> int | None:
+    """Read a split key run by run, at most 32; return its end, `None` if there is no key.
+
+    It has groups with something in the place of each dash, or no dashes and few breaks.
+    """
+    digits, breaks, is_grouped = 0, 0, True
+    run = _FIRST_RUN.match(text, start, right)
+    while run is not None:
+        length = len(run["run"])
+        is_grouped = is_grouped and length <= _ROOM[digits]
+        digits += length
+        if digits > _DIGITS or not (is_grouped or breaks <= _MOST_BREAKS):
+            return None
+        if digits == _DIGITS:
+            return run.end()
+        run = next_run.match(text, run.end(), right)
+        if run is not None and run["markup"] is None:
+            is_grouped = is_grouped and (run["between"] is not None or digits in _GROUP_ENDS)
+            breaks += 1 if run["between"] is not None else _DIGITS
+    return None
+
+
+def _cut_spans(text: str, left: int, right: int) -> list[_Span]:
+    """Return the start and the end of each key with an ellipsis in a part of a text."""
+    spans: list[_Span] = []
+    for dots in _ELLIPSES.finditer(text, left, right):
+        done = spans[-1][1] if spans else left
+        end = _END.match(text, dots.end(), right)
+        if spans and done == dots.start() and end is not None:  # `a508…9b55…2de2`
+            spans[-1] = spans[-1][0], end.end()
+            continue
+        window = max(done, dots.start() - _LONGEST_BEGINNING), dots.start()
+        beginning = _BEGINNING.search(text, *window)
+        if beginning is None or end is None:
+            beginning = _ONLY_BEGINNING.search(text, *window)
+            end = None if beginning else _ONLY_END.match(text, dots.end(), right)
+        span = (beginning or dots).start(), (end or dots).end()
+        if (beginning or end) and _has_digits_and_letters(text[slice(*span)]):
+            spans.append(span)
+    return spans
+
+
+def _most_spans(text: str, left: int, right: int) -> Iterator[_Span]:
+    """Yield the start and the end of most of a key in a part of a text."""
+    for match in _MOST.finditer(text, left, right):
+        if _has_digits_and_letters(match[0]):
+            yield match.span()
+
+
+# The kind of a key, a pattern that matches in each, and a function that finds them.
+_SEARCHES: tuple[
+    tuple[Literal["split", "cut"], re.Pattern[str], Callable[[str, int, int], Iterable[_Span]]],
+    ...,
+] = (
+    ("split", _FIRST_DIGIT, _split_spans),
+    ("cut", re.compile(r"\.\.|…|⋯|\*\*\*"), _cut_spans),
+    ("cut", re.compile(f"-{_HEX}{{4}}-"), _most_spans),
+)
 
 
 def _has_digits_and_letters(text: str) -> bool:
@@ -376,9 +475,28 @@ def _hex_digits(text: str) -> str:
     return _NOT_DIGITS.sub("", _NOT_OF_KEY.sub("", text).lower())
 
 
-def _whole_key_of(cut: str, keys: list[uuid.UUID]) -> uuid.UUID | None:
-    """Return the only key that begins and ends as a cut one does, if there is exactly one."""
-    begin, *rest = map(_hex_digits, re.split(_DOTS, cut))  # without dots it is a beginning
-    end = "".join(rest)
-    fitting = [k for k in keys if k.hex.startswith(begin) and k.hex.endswith(end)]
-    return fitting[0] if len(fitting) == 1 else None
+class _KeysByEnds:
+    """Keys in the order of their beginnings and of their ends, to find those that were cut."""
+
+    def __init__(self, keys: Iterable[uuid.UUID]) -> None:
+        self._digits = sorted(key.hex for key in keys)
+        self._reversed = sorted(digits[::-1] for digits in self._digits)
+
+    def only(self, cut: str) -> uuid.UUID | None:
+        """Return the only key that begins and ends as a cut one does, if there is exactly one."""
+        begin, *rest = map(_hex_digits, _ELLIPSES.split(cut))  # without dots it is a beginning
+        end = "".join(rest)
+        beginning = _with_prefix(self._digits, begin)
+        ending = _with_prefix(self._reversed, end[::-1])
+        if len(beginning) <= len(ending):
+            fitting = (self._digits[i] for i in beginning if self._digits[i].endswith(end))
+        else:
+            candidates = (self._reversed[i][::-1] for i in ending)
+            fitting = (digits for digits in candidates if digits.startswith(begin))
+        first_two = [*islice(fitting, 2)]
+        return uuid.UUID(first_two[0]) if len(first_two) == 1 else None
+
+
+def _with_prefix(texts: list[str], prefix: str) -> range:
+    """Return the indexes of the sorted texts of digits that start with a prefix."""
+    return range(bisect_left(texts, prefix), bisect_left(texts, prefix + "g"))

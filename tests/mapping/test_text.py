@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from alfred_refs.mapping import text as module
 from alfred_refs.mapping.text import (
     HIDDEN,
     CutTextError,
@@ -205,6 +208,17 @@ DASHES = [
     *(", ", "%2D", "&#45;", "&#x2d;", "&ndash;", "\\u002d", "<wbr>", "</b>-<b>", '" "', " | "),
 ]
 
+TAGS = [
+    f'<span class="{"long " * 20}">',
+    "</b><i>",
+    "<br\n/>",
+    "\x1b[0m\x1b[31m",
+    "&shy;",
+    "\\u200b",
+]
+LINE_ENDS = ["\n", "\r\n", "\n> ", "\n    # ", "*\n*"]
+ELLIPSES = ["(...)", "[…]", "{...}", "<...>", "[ ... ]", "(…)", "....", "…", "***"]
+
 
 @pytest.mark.parametrize(
     ("text", "kind", "found"),
@@ -226,7 +240,19 @@ DASHES = [
         *((str(KEY).replace("-", dash), "split", None) for dash in DASHES),
         *((f"{str(KEY)[:4]}{gap}{str(KEY)[4:]}", "split", None) for gap in INVISIBLE),
         (f"{str(KEY)[:12]}\n> {str(KEY)[12:]}", "split", None),
+        *((str(KEY).replace("9b55", f"9{tags}b55"), "split", None) for tags in TAGS),
+        *((f"{KEY.hex[:13]}{gap}{KEY.hex[13:]}", "split", None) for gap in [*TAGS, *LINE_ENDS]),
+        *((str(KEY).replace("-", f"-{gap}"), "split", None) for gap in [*TAGS, *LINE_ENDS]),
+        ("\n".join(str(KEY)), "split", None),
+        (str(KEY).replace("-", "%"), "split", None),
+        (f"<a id='{str(KEY).replace('-', '%2D')}'>", "split", str(KEY).replace("-", "%2D")),
         ("a508…2de2", "cut", None),
+        *((f"a508{dots}2de2", "cut", None) for dots in ELLIPSES),
+        *((f"a508000d-{dots}-dbdd88bd2de2", "cut", None) for dots in ELLIPSES),
+        *((f"a508000d{dots}", "cut", None) for dots in ELLIPSES),
+        *((f"{dots}88bd2de2", "cut", None) for dots in ELLIPSES),
+        ("a508…9b55…2de2", "cut", None),
+        ("…a508000d-9b55-40f0-8", "cut", None),
         ("a508000d-9b55...bd2de2", "cut", None),
         *((text, "cut", None) for text in (str(KEY)[:-1], str(KEY)[1:], str(KEY)[9:])),
         *((f"a508000d{dots}dbdd88bd2de2", "cut", None) for dots in ("[...]", "⋯", "-****-****-")),
@@ -254,6 +280,10 @@ def test_a_key_is_found_in_every_spelling(text: str, kind: str, found: str | Non
         "123456... 20261124-0410-1130 +49 89 1234567890",
         "2026-11-24T10:00:00 10.0.0.1 beef-cafe deadbeef 2001:0db8:85a3:0000:0000:8a2e:0370:7334",
         "10000000 2000 3000 4000 500000000000 #ff00aa…",
+        "".join(f"<td>{number}</td>" for number in range(10, 99)),
+        "\n".join(f"{number}" for number in range(99)),
+        "a1b2c3d4\ne5f6a7b8\nc9d0e1f2\na3b4c5d6\n",
+        "f(...) 12(...)34 list[...] {...}",
         "4111 1111 1111 1111, ISBN 978-3-16-148410-0, AA:BB:CC:DD:EE:FF, face... cafe…",
         "",
     ],
@@ -323,3 +353,113 @@ def test_no_replaced_text_has_a_key_left(pieces: list[str]) -> None:
 def test_a_text_without_keys_is_not_changed(text: str) -> None:
     """To the letter."""
     assert replace_keys(text, lambda _: None) == text
+
+
+# The time of a search
+
+
+class Meter:
+    """Stands in for a compiled pattern, and counts calls and the characters that they read."""
+
+    steps = 0
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+
+    def _read(self, found: re.Match[str] | None) -> re.Match[str] | None:
+        Meter.steps += 1 if found is None else 1 + found.end() - found.start()
+        return found
+
+    def match(self, *arguments: Any) -> re.Match[str] | None:
+        """Match at an offset."""
+        return self._read(self._pattern.match(*arguments))
+
+    def search(self, text: str, *span: int) -> re.Match[str] | None:
+        """Search a window: all of it counts."""
+        Meter.steps += span[1] - span[0] if span else 0
+        return self._read(self._pattern.search(text, *span))
+
+    def finditer(self, *arguments: Any) -> Iterator[re.Match[str]]:
+        """Find all matches."""
+        for found in self._pattern.finditer(*arguments):
+            self._read(found)
+            yield found
+
+    def split(self, text: str) -> list[str | Any]:
+        """Split a short text."""
+        return self._pattern.split(text)
+
+
+METERED = ["_FIRST_DIGIT", "_FIRST_RUN", "_ELLIPSES", "_BEGINNING", "_ONLY_BEGINNING"]
+METERED += ["_END", "_ONLY_END", "_MOST"]
+
+ODD = [
+    *(
+        "a",
+        "1",
+        "0b",
+        "a1a1",
+        "a1a1a1a1",
+        "-",
+        "--",
+        "*",
+        "_",
+        "`",
+        "<",
+        ">",
+        "<!>",
+        "<b>",
+        "</b>",
+    ),
+    *("..", "…", "***", "[", "]", "(", ")", "[…]", "\n", "\r\n", "> ", "\u200b", "\xad", "&", ";"),
+    *(
+        "&shy;",
+        "&#45;",
+        "%",
+        "%2D",
+        "\\",
+        "\\u002d",
+        "\x1b[",
+        "\x1b[0m",
+        " ",
+        "g",
+        "é",
+        "'",
+        "UUID('",
+    ),
+]
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(*(st.lists(st.sampled_from(ODD), max_size=most).map("".join) for most in (8, 8, 8)))
+@example("a1a1a1a1", "<!>", "a1a1 z")
+@example("", "1\n", "")
+@example("", "a<b>", "")
+@example("a1a1a1a1<", "a1b\n", "")
+@example("", "a…a1a1…", "")
+@example("", "." * 8, "")
+def test_a_search_reads_each_character_a_bounded_number_of_times(
+    start: str, unit: str, end: str
+) -> None:
+    """Whatever is repeated: four times the text is four times the work."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in METERED:
+            patch.setattr(module, name, Meter(getattr(module, name)))
+        patch.setattr(module, "_NEXT_RUNS", tuple(map(Meter, module._NEXT_RUNS)))
+        for length in (400, 1_600):
+            text = start + unit * (length // max(1, len(unit))) + end
+            Meter.steps = 0
+            search_keys(text)
+            assert Meter.steps <= 100 * len(text) + 100
+
+
+@pytest.mark.parametrize(
+    "unit", ["<!>", "<b>", "a<", "a\n", "1\n", ".", "*-", "a.", "-a1a1", " \n", "<"]
+)
+def test_a_search_of_a_long_text_comes_to_its_end(unit: str) -> None:
+    """One that reads a text in all possible ways would not."""
+    text = f"a1a1a1a1{unit * 20_000}a1a1{unit * 20_000}a1a1"
+
+    search_keys(f"{text}a1a1{text} z")
+    redact_keys(text)
+    encode_marks(text, Book().mark_of)
