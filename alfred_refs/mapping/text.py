@@ -26,12 +26,16 @@ The kinds of key that `search_keys` returns:
 - `whole`: a UUID in any spelling, as above.
 - `split`: a UUID with Markdown, tags, escapes or line ends between its digits,
   `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`, or with something else in place of its dashes.
-- `cut`: the beginning, the end or both ends of a UUID, `..c69607bb`, `a508000d-9b55…` or
+- `cut`: the beginning, the end or both ends of a UUID, `..c69607bb`, `a508000d-9b55[…]` or
   `a508…2de2`, which a model completes by inventing the rest.
 
+All of it takes time linear to the length of the text, whatever the text is: no pattern here can
+read the same characters in several ways.
+
 Limits: integers and words do not look like keys and are never found; neither are colours,
-abbreviated commits and other short hexadecimal numbers, unless dots precede or follow them. Which
-key has which ref is the caller's knowledge: nothing here asks a database or mints a ref.
+abbreviated commits and other short hexadecimal numbers, unless dots precede or follow them. Keys
+in other digits or another encoding, full width or base64, are not found. Which key has which ref
+is the caller's knowledge: nothing here asks a database or mints a ref.
 """
 
 from __future__ import annotations
