@@ -322,7 +322,7 @@ def understand_type(toolset: Toolset | None = None) -> type[UnderstandDecision]:
 
 def _understand_type(toolset: Toolset) -> type[UnderstandDecision]:
     row, ref_list = _ref_types(toolset)
-    tables: Any = Literal[tuple(toolset.tables.names)]
+    tables = _table_type(toolset)
     curated: Any = create_model("Curated", __base__=Curated, ref=(row, ...))
     quick: Any = create_model("Quick", __base__=Quick, table=(tables, ...))
     made: type[UnderstandDecision] = create_model(
@@ -333,7 +333,7 @@ def _understand_type(toolset: Toolset) -> type[UnderstandDecision]:
         retain=(list[curated], []),
         demote=(list[curated], []),
         drop=(list[curated], []),
-        quick=(quick | None, None),
+        quick=(quick | None if toolset.tables.names else None, None),
     )
     return made
 
@@ -358,7 +358,7 @@ def think_type(toolset: Toolset | None = None) -> type[ThinkDecision]:
 
 def _think_type(toolset: Toolset) -> type[ThinkDecision]:
     _, ref_list = _ref_types(toolset)
-    tables: Any = Literal[tuple(toolset.tables.names)]
+    tables = _table_type(toolset)
     writes = any(not toolset.reads(name) for name in tool_names(decision_type("write", toolset)))
     types: Any = Literal[tuple(each for each in STEP_TYPES if writes or each != "write")]
     step: Any = create_model(
@@ -374,6 +374,12 @@ def _think_type(toolset: Toolset) -> type[ThinkDecision]:
         __doc__=ThinkDecision.__doc__,
         steps=(list[step], Field(min_length=1)),
     )
+
+
+def _table_type(toolset: Toolset) -> Any:
+    """Return the type of a table's name; nothing is of it if there are no tables."""
+    names = tuple(toolset.tables.names)
+    return Literal[names] if names else Annotated[str, Field(min_length=1, max_length=0)]
 
 
 def _ref_types(toolset: Toolset) -> tuple[Any, Any]:

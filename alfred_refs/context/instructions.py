@@ -88,11 +88,12 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What the templates know of a toolset; all of it is empty without one.
+    """What the templates know of a toolset; without one there are no tools.
 
     Attributes:
         tools: those that a step may call.
         filters: a line for each kind of filter.
+        tables: whether there are tables.
         drafts: whether there are drafts.
         new_drafts: whether content that is made becomes drafts.
         labels: whether writes must give labels.
@@ -103,6 +104,7 @@ class Instructions:
 
     tools: Sequence[ToolText] = ()
     filters: Sequence[str] = ()
+    tables: bool = True
     drafts: bool = True
     new_drafts: bool = False
     labels: bool = False
@@ -136,6 +138,7 @@ def instructions_for(toolset: Toolset | None, tools: Collection[str] = ()) -> In
     return Instructions(
         tools=[_tool(each) for each in definitions],
         filters=[_filter(kind) for kind in kinds],
+        tables=bool(toolset.tables.names),
         drafts=toolset.drafts,
         new_drafts=toolset.drafts and any("create" in table.verbs for table in toolset.tables),
         labels=toolset.expect == "required",

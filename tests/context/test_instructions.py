@@ -8,10 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from alfred_refs import Conversation, RefRegistry
-from alfred_refs.context import Context, Exchange, Item, Prompt, Step, decision_type
+from alfred_refs.context import (
+    Context,
+    Exchange,
+    Item,
+    Prompt,
+    Step,
+    decision_type,
+    think_type,
+    understand_type,
+)
 from alfred_refs.context.decisions import STEP_TYPES
 from alfred_refs.context.instructions import instructions_for, write_type
 from alfred_refs.testing import MemoryStore
@@ -51,6 +60,7 @@ FEATURES: Mapping[str, tuple[str, str]] = {
 
 EVERYTHING = {"hooks": {Dish: [Meaning()]}, "sql": True}
 WRITING = {"update", "delete", "expect", "label of a ref", "labels needed"}
+QUICK = {"goal": "x", "read_only": True, "in_database": True}
 DISH = {"table": "cuisines", "data": {"name": "Soup"}}
 READ_ONLY = {"create", "lists", "new drafts", *WRITING}
 OF_DISHES = {"dates", "lists", "contains", "related rows", "search", "label of a ref"}
@@ -182,6 +192,33 @@ def test_every_tool_and_argument_that_a_step_may_use_is_explained(option: str) -
             assert part.startswith(definition["description"])
             names = re.findall(r"^- `(\w+)\??`", part, re.MULTILINE)
             assert names == list(definition["inputSchema"]["properties"])
+
+
+def test_a_toolset_without_tables_has_prompts_of_its_tools_alone() -> None:
+    """No patterns, tables and quick turns."""
+    toolset = Toolset([])
+
+    @toolset.tool
+    def greet(name: str) -> str:
+        """Greet somebody."""
+        raise NotImplementedError
+
+    context = Context(CHAT, toolset=toolset)
+    for name in (*STEP_TYPES, "understand", "think"):
+        prompt = prompt_of(context, name)
+        text = f"{prompt.system}\n\n{prompt.user}"
+        assert ("`greet`: Greet somebody.\n- `name` (text)" in text) is (name == "write")
+        assert not re.search("Patterns|`quick`|`tables`|A filter", text)
+    for decided in ({"steps": [{"type": "write", "goal": "x"}]}, {"constraints": ["x"]}):
+        type_ = think_type(toolset) if "steps" in decided else understand_type(toolset)
+        type_.model_validate(decided)
+    for quick in ("x", ""):
+        with pytest.raises(ValidationError):
+            understand_type(toolset).model_validate({"quick": {**QUICK, "table": quick}})
+        with pytest.raises(ValidationError):
+            think_type(toolset).model_validate(
+                {"steps": [{"type": "write", "goal": "x", "tables": [quick]}]}
+            )
 
 
 def test_a_read_only_toolset_says_that_nothing_can_be_changed() -> None:

@@ -139,7 +139,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_text_that_asks_for_more_than_there_is_is_refused(tmp_path: Path) -> None:
     """With what it is given."""
     (tmp_path / "decision.md").write_text("{{ mood }}", encoding="utf-8")
-    with pytest.raises(TemplateError, match="it is given forms, tools, filters, drafts"):
+    with pytest.raises(TemplateError, match="it is given forms, tools, filters, tables, drafts"):
         Templates(tmp_path).text("decision", forms=[])
 
 
