@@ -322,7 +322,7 @@ def understand_type(toolset: Toolset | None = None) -> type[UnderstandDecision]:
 
 def _understand_type(toolset: Toolset) -> type[UnderstandDecision]:
     row, ref_list = _ref_types(toolset)
-    tables = _table_type(toolset)
+    tables: Any = _table_type(toolset)
     curated: Any = create_model("Curated", __base__=Curated, ref=(row, ...))
     quick: Any = create_model("Quick", __base__=Quick, table=(tables, ...))
     made: type[UnderstandDecision] = create_model(
@@ -358,7 +358,7 @@ def think_type(toolset: Toolset | None = None) -> type[ThinkDecision]:
 
 def _think_type(toolset: Toolset) -> type[ThinkDecision]:
     _, ref_list = _ref_types(toolset)
-    tables = _table_type(toolset)
+    tables: Any = _table_type(toolset)
     writes = any(not toolset.reads(name) for name in tool_names(decision_type("write", toolset)))
     types: Any = Literal[tuple(each for each in STEP_TYPES if writes or each != "write")]
     step: Any = create_model(

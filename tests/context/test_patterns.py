@@ -37,7 +37,7 @@ def patterns(context: Context, type_: StepType) -> list[dict[str, Any]]:
     """Return the arguments in the patterns of a type of step, in order."""
     system = context.prompt(Step(type_, "x")).system
     text = system.partition("\nPatterns, ")[2]
-    found = []
+    found: list[dict[str, Any]] = []
     for line in text.splitlines():
         codes = re.findall(r"`([^`]*)`", line)
         clauses = [json.loads(_filled(code)) for code in codes if code.startswith('{"field"')]
