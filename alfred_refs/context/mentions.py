@@ -47,8 +47,8 @@ from alfred_refs.session import RefSession
 from alfred_refs.store import Activity
 from alfred_refs.tools import Toolset
 
-_TARGET = re.compile(r"\(\s*(?P<entity>[a-z][a-z0-9_]*)\s*:\s*(?P<key>[^()\s]*)\s*\)")
-_BEGUN = re.compile(r"\(\s*(?P<entity>[a-z][a-z0-9_]*)\s*:")
+_BEGUN = re.compile(r"\(\s*+(?P<entity>[a-z][a-z0-9_]*+)\s*+:")
+_TARGET = re.compile(_BEGUN.pattern + r"\s*+(?P<key>[^()\s]*+)\s*+\)")
 _LONGEST = 300  # characters of a label: an interface shows a name
 
 
@@ -221,7 +221,7 @@ NamesOf = Callable[[Sequence[str]], Mapping[str, str]]
 _PIECE = re.compile(
     r"(?P<word>[A-Za-z0-9_\\]+)|(?P<join>[/#?=&:.])|[\s<>()\[\]\"'`|]|[^\w\x00-\x7f]"
 )
-_UNFINISHED = re.compile(r"([A-Za-z0-9_\\]+)[/#?=&:.]?\Z")
+_UNFINISHED = re.compile(r"(?<![A-Za-z0-9_\\])([A-Za-z0-9_\\]++)[/#?=&:.]?\Z")
 _GOES_ON = re.compile(r"[/#?=&:.]\w")
 _MARKUP = "_\\"  # emphasis or an escape, at the ends of a word
 # what begins a stretch that is an address whatever stands in it -> what ends it

@@ -28,7 +28,6 @@ Limits:
 from __future__ import annotations
 
 import datetime as dt
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import asdict, is_dataclass
@@ -38,13 +37,15 @@ from typing import Any, Literal
 
 from alfred_refs.errors import ContextError, KeyShownError
 from alfred_refs.mapping.keys import Key, parse_ref
-from alfred_refs.mapping.text import replace_keys, search_keys
+from alfred_refs.mapping.text import WordReplacer, replace_keys, search_keys, words_in
 
 Unknown = Literal["mask", "refuse"]
 """What to do with a key that has no ref: write `<key>` in its place, or raise."""
 
 MAX_DEPTH = 200
 """Levels of objects and lists: Python's own JSON gives up at some hundreds more."""
+
+_JOINER = "-"  # part of a word, as letters and digits are: `SKU-10` does not contain `SKU-1`
 
 _Path = tuple[Any, ...]
 _NAME = "(a name)"  # in a path, in place of the name of a field
@@ -80,9 +81,11 @@ def scrub_value(
     plain = _map_texts(value, collect)
     found = [(path, key) for path, text in texts for key in search_keys(text)]
     keys = dict.fromkeys(each.key for _, each in found if each.key is not None)
-    joined = "\0".join(text for _, text in texts)
-    # text that looks like a ref is one, even if a key has the same letters
-    words = [word for word in text_keys if word in joined and parse_ref(word) is None]
+    words = []
+    if text_keys:
+        joined = "\0".join(text for _, text in texts)
+        # text that looks like a ref is one, even if a key has the same letters
+        words = [w for w in words_in(joined, text_keys, _JOINER) if parse_ref(w) is None]
     if not found and not words:
         return plain
     refs = refs_of([*keys, *words])
@@ -91,14 +94,10 @@ def scrub_value(
             if each.key is None or each.key not in refs:
                 raise KeyShownError(_shown_path(path), each.kind, each.masked)
     uuids = [key for key in refs if isinstance(key, uuid.UUID)]
-    # the regular expression takes the first alternative that matches
-    longest_first = sorted((word for word in words if word in refs), key=len, reverse=True)
-    choices = "|".join(map(re.escape, longest_first))
-    pattern = re.compile(rf"(?<![\w-])(?:{choices})(?![\w-])") if choices else None
+    replacer = WordReplacer({word: refs[word] for word in words if word in refs}, _JOINER)
 
     def clean(text: str, _: _Path) -> str:
-        text = replace_keys(text, refs.get, uuids)
-        return text if pattern is None else pattern.sub(lambda match: refs[match[0]], text)
+        return replacer.replace(replace_keys(text, refs.get, uuids))
 
     return _map_texts(plain, clean)
 
@@ -126,11 +125,12 @@ def _map_texts(value: Any, change: Callable[[str, _Path], str], path: _Path = ()
     if not isinstance(value, dict):
         return value
     changed: dict[Any, Any] = {}
+    numbers: dict[Any, int] = {}
     for name, each in value.items():
         new_name = _map_texts(name, change, (*path, _NAME))
         if isinstance(new_name, dict | list):
             raise _no_json_error(name)
-        changed[_free_name(new_name, changed)] = _map_texts(each, change, (*path, name))
+        changed[_free_name(new_name, changed, numbers)] = _map_texts(each, change, (*path, name))
     return changed
 
 
@@ -164,11 +164,18 @@ def _no_json_error(value: Any) -> ContextError:
     )
 
 
-def _free_name(name: Any, names: Mapping[Any, Any]) -> Any:
-    """Return a name of a field that is not in use: two keys may have the same mask."""
-    number, free = 2, name
+def _free_name(name: Any, names: Mapping[Any, Any], numbers: dict[Any, int]) -> Any:
+    """Return a name of a field that is not in use: two keys may have the same mask.
+
+    Args:
+        name: the name.
+        names: the names in use.
+        numbers: the last number that was tried for each name.
+    """
+    free = name
     while free in names:
-        number, free = number + 1, f"{name} ({number})"
+        numbers[name] = numbers.get(name, 1) + 1
+        free = f"{name} ({numbers[name]})"
     return free
 
 

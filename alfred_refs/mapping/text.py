@@ -43,7 +43,7 @@ from __future__ import annotations
 import re
 import uuid
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
@@ -60,17 +60,20 @@ _DIGITS = 32  # of a UUID
 
 # `UUID('...')` and `urn:uuid:...` are spellings as a whole; braces are left in the text.
 _SPELLED = r"(?P<repr>\bUUID\(['\"])?(?:\burn:uuid:)?(?P<key>{})(?(repr)['\"]\))"
-_HEX = "[0-9A-Fa-f]"
+_LOWER_HEX = "[0-9a-f]"
 _FLAGS = re.IGNORECASE | re.ASCII
 # The usual form is searched first, so that digits before or after it are not taken for its own.
 _USUAL = re.compile(
-    _SPELLED.format("-".join(f"{_HEX}{{{digits}}}" for digits in (8, 4, 4, 4, 12))), _FLAGS
+    _SPELLED.format("-".join(f"{_LOWER_HEX}{{{digits}}}" for digits in (8, 4, 4, 4, 12))), _FLAGS
 )
 # PostgreSQL accepts dashes after every fourth digit, `uuid.UUID` anywhere.
-_OTHER = re.compile(_SPELLED.format(f"{_HEX}(?:-?{_HEX}){{{_DIGITS - 1},}}"), _FLAGS)
-# Part of every match of the two. It has no optional prefix, so it is quick to rule a text out.
-# The lookbehind comes first: otherwise `re` searches the last 31 characters too, in vain.
-_RUN = re.compile(f"(?<!{_HEX}){_HEX}(?:-?{_HEX}){{{_DIGITS - 1}}}")
+_OTHER = re.compile(_SPELLED.format(f"{_LOWER_HEX}(?:-?{_LOWER_HEX}){{{_DIGITS - 1},}}"), _FLAGS)
+# Part of every match of the two. It has no optional prefix, so it is quick to rule a text out, and
+# the lookbehind ends most attempts that begin inside a run.
+_NEXT = f"-?{_LOWER_HEX}"
+_RUN = re.compile(
+    f"{_LOWER_HEX}(?:{_NEXT}){{2}}(?<!{_LOWER_HEX}{{4}})(?:{_NEXT}){{{_DIGITS - 3}}}", _FLAGS
+)
 
 
 def _scan(text: str) -> Iterator[re.Match[str]]:
@@ -116,6 +119,81 @@ def head(text: str, most: int) -> str:
         return text
     through = (start for start, end in key_spans(text) if start < most < end)
     return text[: next(through, most)]
+
+
+# Known words
+
+
+def words_in(text: str, words: Iterable[str], joiner: str = "") -> list[str]:
+    """Return those of many words that a text may contain as whole words.
+
+    Args:
+        text: any text.
+        words: of one or more characters.
+        joiner: as of `WordReplacer`.
+    """
+    piece = _pieces(joiner)
+    pieces = set(piece.findall(text))
+    firsts = ((word, piece.match(word)) for word in words)
+    return [w for w, first in firsts if first is not None and first[0] in pieces and w in text]
+
+
+def _pieces(joiner: str) -> re.Pattern[str]:
+    letter = rf"\w{re.escape(joiner)}"
+    return re.compile(f"[{letter}]++|[^{letter}]")
+
+
+# Pieces of known words → the pieces that may follow; under `""`, that a word ends here.
+_Tree = dict[str, "_Tree"]
+
+
+class WordReplacer:
+    """Replaces known texts where they are whole words, of several at one place the longest.
+
+    >>> WordReplacer({"SKU-1": "product_1"}, joiner="-").replace("SKU-1, SKU-10, x-SKU-1")
+    'product_1, SKU-10, x-SKU-1'
+
+    Args:
+        shown: the texts, and their replacements.
+        joiner: a character that is part of a word, as letters, digits and `_` are.
+    """
+
+    def __init__(self, shown: Mapping[str, str], joiner: str = "") -> None:
+        self._shown = shown
+        self._letter = re.compile(rf"[\w{re.escape(joiner)}]")
+        self._pieces = _pieces(joiner)
+        self._tree: _Tree = {}
+        for text in filter(None, shown):
+            node = self._tree
+            for piece in self._pieces.findall(text):
+                node = node.setdefault(piece, {})
+            node[""] = {}
+
+    def replace(self, text: str) -> str:
+        """Return a text with replacements, in time linear to its length."""
+        if not self._tree:
+            return text
+        pieces = [*self._pieces.findall(text), ""]
+        replaced, start = [], 0
+        while start < len(pieces):
+            end = self._end(pieces, start)
+            word = "".join(pieces[start:end])
+            replaced.append(self._shown[word] if end > start else pieces[start])
+            start = max(end, start + 1)
+        return "".join(replaced)
+
+    def _end(self, pieces: list[str], start: int) -> int:
+        """Return the index after the longest word that begins at an index, or the index."""
+        longest, node = start, self._tree.get(pieces[start])
+        if node is not None and start > 0 and self._letter.match(pieces[start - 1]):
+            return start
+        end = start
+        while node is not None:
+            end += 1
+            if "" in node and not self._letter.match(pieces[end]):
+                longest = end
+            node = node.get(pieces[end]) if pieces[end] else None
+        return longest
 
 
 # Marks: `<recipe_1>` in the place of a key
@@ -254,6 +332,7 @@ def _spellings_of(text: str) -> Iterator[KeySpelling]:
 # All patterns below are deterministic: repeats are possessive or have a small upper bound, so
 # no text can make them read a character more often than a fixed number of times.
 
+_HEX = "[0-9A-Fa-f]"
 # characters that Markdown, a terminal or a cautious program puts between letters
 _MARKUP = (
     "[*_`~\\\\\u0000\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
@@ -387,12 +466,12 @@ def replace_keys(text: str, ref_of: RefOf, known: Iterable[uuid.UUID] = ()) -> s
 
 
 def _between(found: list[FoundKey], length: int) -> Iterator[_Span]:
-    """Yield the parts of a text of some length that are outside the keys."""
+    """Yield the parts of a text that are outside the keys and long enough for another key."""
     left = 0
-    for each in found:
-        yield left, each.start
-        left = each.end
-    yield left, length
+    for start, end in [*((each.start, each.end) for each in found), (length, length)]:
+        if start - left >= _FEWEST:
+            yield left, start
+        left = end
 
 
 def _split_spans(text: str, left: int, right: int) -> Iterator[_Span]:

@@ -50,7 +50,7 @@ from alfred_refs.errors import RefError, SetupError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn
 from alfred_refs.mapping.keys import Key, KeyType, parse_ref, spells_uuid
-from alfred_refs.mapping.text import HIDDEN, redact_keys
+from alfred_refs.mapping.text import HIDDEN, WordReplacer, redact_keys
 from alfred_refs.session.instances import Boundary
 
 # An attribute of a connection: the sessions that work on it. An execution option would be seen by
@@ -445,9 +445,13 @@ _PLAIN = (bool, float, Decimal, dt.date, dt.time, dt.timedelta, type(None))
 # PostgreSQL begins each part but the first with a word, in the server's language
 _PARTS = re.compile(r"^(?=[^\W\d_]+: {2})", re.MULTILINE)
 # `Key (id, position)=(5, 2) already exists`
-_DETAIL = re.compile(r"\((?P<names>[^=]*)\)=\((?P<values>.*)\)", re.DOTALL)
+# (each text between two `=` is searched once, from its first bracket)
+_DETAIL = re.compile(
+    r"(?:\A|=)[^=(]*+(?P<detail>\((?P<names>[^=]*)\)=\((?P<values>.*)\))", re.DOTALL
+)
 # the values of all columns, in the order of the database: which belongs to which column is unknown
-_ROW = re.compile(r"(?P<said>contains|^[^\W\d_]+: {2}[^(]*) \(.*\)", re.DOTALL)
+# (searched before the last bracket)
+_ROW = re.compile(r"(?P<said>contains|^[^\W\d_]+: {2}[^(]*) \(.*", re.DOTALL)
 _ROW_VIOLATIONS = {"23502", "23514", "44000"}  # not null, check, check option
 _ROW_LEFT_OUT = "(values left out: there may be keys among them)"
 # an excerpt of the statement with a caret under it; some drivers send it with values inlined
@@ -456,8 +460,12 @@ _VALUE = re.compile(r"'|(?<![\w$])\d")
 _NUMBER = re.compile(r"(?<![\w.$])\d+(?!\w|\.\d)")
 _PLACE = re.compile(r"\b(?:LINE \d+:|line \d+ at )")
 # SQLAlchemy's identity of an instance, and its message about a row that an INSERT returned
-_IDENTITY = re.compile(r"\(<class '(?P<path>[^']+)'>, \((?P<values>.*?)\), (?:None|[^()]*)\)")
-_SENTINEL = re.compile(r"(?<=result set to parameter sets; key )(.*)(?= was not found\. There)")
+_IDENTITY = re.compile(
+    r"\(<class '(?P<path>[^']+)'>, \((?P<values>(?:(?!\(<class ').)*?)\), (?:None|[^()]*)\)"
+)
+_SENTINEL = re.compile(
+    r"(?<=result set to parameter sets; key )(?:(?P<key>.*)(?= was not found\. There)|.*)"
+)
 
 
 class Redactor:
@@ -577,16 +585,16 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return text without keys: UUIDs, keys of the statement, and cached keys."""
         text = redact_keys(text, self.ref)
-        for key in [*self._shown, *self._refs.text_keys()]:
-            if key in text and not key.isdecimal():
-                shown = self._shown.get(key, HIDDEN).replace("\\", r"\\")
-                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", shown, text)
+        keys = (key for key in (*self._shown, *self._refs.text_keys()) if key in text)
+        shown = {key: self._shown.get(key, HIDDEN) for key in keys if not key.isdecimal()}
+        text = WordReplacer(shown).replace(text)
         return _NUMBER.sub(self._number_in_text, text) if self._has_numbers else text
 
     def _number_in_text(self, number: re.Match[str]) -> str:
         """Hide a number that is a key, unless it is a line number."""
         digits = number[0]
-        place = _PLACE.search(number.string, max(0, number.start() - 5))
+        start, end = max(0, number.start() - len("LINE ")), number.end() + len(" at ")
+        place = _PLACE.search(number.string, start, end)
         if place is not None and place.start() <= number.start() < place.end():
             return digits
         is_key = digits in self._shown or self._refs.refs_by_entity(int(digits))
@@ -599,10 +607,12 @@ class Redactor:
 
     def _part(self, text: str) -> str:
         if detail := _DETAIL.search(text):
-            before, after = text[: detail.start()], text[detail.end() :]
+            before, after = text[: detail.start("detail")], text[detail.end() :]
             return self.text(before) + self._detail(detail) + self.text(after)
         if self._fields.sqlstate in _ROW_VIOLATIONS or "row contains (" in text:
-            text = _ROW.sub(rf"\g<said> {_ROW_LEFT_OUT}", text)
+            before, _, after = text.rpartition(")")
+            if row := _ROW.search(before):
+                text = f"{before[: row.start()]}{row['said']} {_ROW_LEFT_OUT}{after}"
         return self.text(text)
 
     def _detail(self, detail: re.Match[str]) -> str:
@@ -640,6 +650,8 @@ class Redactor:
         return HIDDEN if meaning is UnknownMeaning.UNKNOWN else value
 
     def _sentinel(self, match: re.Match[str]) -> str:
+        if match["key"] is None:
+            return match[0]
         for number in _NUMBER.findall(match[0]):
             self._shown.setdefault(number, HIDDEN)
         return HIDDEN

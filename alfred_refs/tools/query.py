@@ -344,7 +344,7 @@ def read_conditions(read: Reading, table: ToolTable, conditions: Conditions) -> 
     return [*asked, *read.conditions]
 
 
-_CALL = re.compile(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", re.DOTALL)
+_CALL = re.compile(r"\s*+(\w++)\s*+\((.*)\)\s*+", re.DOTALL)
 _COUNT = "count"
 _ORDERED = ("min", "max")
 _FUNCTIONS = ("sum", "avg", *_ORDERED)
@@ -492,12 +492,12 @@ def _column_number(number: int) -> ColumnElement[Any]:
 def _parse_total(name: str, table: ToolTable) -> tuple[str, str] | None:
     """Return the function and its argument; `None` for the name of a column."""
     found = None if name in table.columns else _CALL.fullmatch(name)
-    return None if found is None else (found[1].lower(), found[2])
+    return None if found is None else (found[1].lower(), found[2].strip())
 
 
 def _normalized(name: str) -> str:
     found = _CALL.fullmatch(name)
-    return name if found is None else f"{found[1].lower()}({found[2]})"
+    return name if found is None else f"{found[1].lower()}({found[2].strip()})"
 
 
 def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:

@@ -39,7 +39,11 @@ def test_mentions_are_found_and_taken_apart(text: str, expected: list[tuple[str,
 
 
 @pytest.mark.parametrize(
-    "text", ["@[a](recipe:1", "@[a](recipe:)", "@[a](recipe:1 2)", "@[a](recipe:"]
+    "text",
+    [
+        *("@[a](recipe:1", "@[a](recipe:)", "@[a](recipe:1 2)", "@[a](recipe:"),
+        f"@[a](recipe:{' ' * 200_000}",
+    ],
 )
 def test_a_mention_that_is_malformed_is_refused(text: str) -> None:
     """It names a row, and cannot be left as it is; its key is not repeated."""

@@ -135,3 +135,11 @@ def test_no_more_is_held_back_than_the_longest_ref_has(pieces: list[str]) -> Non
     for taken_in, letter in enumerate(text, start=1):
         given_out += len(names.add(letter))
         assert taken_in - given_out <= 2 * LONGEST + 1
+
+
+@pytest.mark.parametrize("unit", ["a", "_", "\\", "/a"])
+def test_a_long_word_takes_linear_time(unit: str) -> None:
+    """It is not searched again from each of its letters."""
+    text = unit * 200_000
+
+    assert whole(f"{text} recipe_3", "") == f"{text} Thai Curry"

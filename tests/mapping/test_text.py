@@ -16,6 +16,7 @@ from alfred_refs.mapping.text import (
     CutTextError,
     KeySpelling,
     Mark,
+    WordReplacer,
     cut_mark,
     decode_marks,
     encode_marks,
@@ -27,6 +28,7 @@ from alfred_refs.mapping.text import (
     replace_keys,
     search_keys,
     whole_keys,
+    words_in,
 )
 from tests.key_texts import texts
 from tests.profiles import examples
@@ -104,6 +106,42 @@ def test_a_text_without_keys_is_not_redacted(anything: str, digits: str) -> None
     """A text with too few digits is unchanged."""
     assert redact_keys(anything) == anything
     assert redact_keys(digits) == digits
+
+
+# Known words
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("SKU-1, SKU-10 xSKU-1 x-SKU-1 (SKU-1)", "<1>, SKU-10 xSKU-1 x-SKU-1 (<1>)"),
+        ("SKU.1, SKU, SKU.12, SKU.1.1", "<3>, <2>, <2>.12, <3>.1"),
+        ("/a /b a/a a", "<4> /b a/a a"),
+        ("a+ a+b a++ é SKUé", "<5> a+b <5>+ é SKUé"),
+        ("", ""),
+    ],
+)
+def test_a_known_word_is_replaced_where_it_is_a_whole_word(text: str, shown: str) -> None:
+    """Of two at one place the longer one is."""
+    known = {"SKU-1": "<1>", "SKU": "<2>", "SKU.1": "<3>", "/a": "<4>", "a+": "<5>", "": "<6>"}
+
+    assert WordReplacer(known, "-").replace(text) == shown
+
+
+WORDS = ["a", "ab", "a b", "a.b", ".a", "a.", "a-b", "..", "é", "b\n"]
+
+
+@given(st.text("ab.é-\n ", max_size=30), st.sets(st.sampled_from(WORDS)))
+def test_known_words_are_replaced_as_a_regular_expression_would(
+    text: str, known: set[str]
+) -> None:
+    """One that has all words as alternatives, the longest first."""
+    shown = {word: f"<{number}>" for number, word in enumerate(sorted(known))}
+    choices = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    pattern = rf"(?<![\w-])(?:{choices})(?![\w-])" if known else "(?!)"
+
+    assert WordReplacer(shown, "-").replace(text) == re.sub(pattern, lambda m: shown[m[0]], text)
+    assert set(re.findall(pattern, text)) <= set(words_in(text, known, "-"))
 
 
 # Marks
@@ -315,7 +353,13 @@ def test_a_key_is_replaced_by_a_ref_that_reads_as_itself(text: str, expected: st
 
 def test_a_cut_key_that_may_be_one_of_two_is_hidden() -> None:
     """Both begin and end as it does."""
-    assert replace_keys("a508000d…", ref_of, [KEY, uuid.UUID(int=KEY.int + 1)]) == HIDDEN
+    others = [uuid.UUID(int=KEY.int + 1), uuid.UUID(int=KEY.int ^ (1 << 127))]
+
+    assert replace_keys("a508000d…", ref_of, [KEY, others[0]]) == HIDDEN
+    assert replace_keys("..88bd2de2", ref_of, [KEY, others[1]]) == HIDDEN
+    assert replace_keys("..88bd2de2 a508…2de2", ref_of, [KEY, others[0]]) == "recipe_1 recipe_1"
+    assert replace_keys("a508000d… a508…2de2", ref_of, [KEY, others[1]]) == "recipe_1 recipe_1"
+    assert replace_keys("a508…2de2", ref_of, [KEY, uuid.UUID(int=KEY.int ^ (1 << 64))]) == HIDDEN
 
 
 def test_a_mask_shows_four_letters() -> None:

@@ -181,3 +181,22 @@ def test_texts_that_were_met_as_keys_are_hidden() -> None:
 def test_identities_are_worded_by_class(said: str, shown: str) -> None:
     """As SQLAlchemy prints them."""
     assert redactor().orm_text(said) == shown
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["(", "(=", "Key (a)=(", "contains (", "(<class 'a'>, (", "41 ", "Zubrowka ", "line 1 at "],
+)
+def test_a_long_text_is_redacted_in_linear_time(unit: str) -> None:
+    """One that is searched again from each of its characters would take minutes."""
+    text = unit * (100_000 // len(unit))
+
+    assert "Zubrowka" not in redactor(NO_NULL).database_text(text)
+    assert "Zubrowka" not in redactor().orm_text(text) or "Zubrowka" in unit
+
+
+def test_a_detail_is_found_after_other_brackets_and_signs() -> None:
+    """The columns begin at the first bracket after the last `=`."""
+    said = "a (b) = c, Key (id)=(41) (x"
+
+    assert redactor(ORDERS).database_text(said) == "a (b) = c, Key (id)=(order_7) (x"
