@@ -238,7 +238,7 @@ class Context:
         record = self.conversation.activity(self.window.active)
         drafts = list(self.conversation.drafts()) if self._has_drafts else []
         if self._visible_entities is not None:
-            record = among(record, self._visible_entities, drafts=self._has_drafts)
+            record = among(record, self._visible_entities)
             drafts = [draft for draft in drafts if draft.entity in self._visible_entities]
         return view_of(select_entries(record, self.window), drafts, data=audience in _WITH_DATA)
 

@@ -110,15 +110,9 @@ def is_gone(entry: ActivityEntry) -> bool:
     return entry.gone is not None or entry.action == "deleted"
 
 
-def among(
-    record: ActivityRecord, entities: Container[str], *, drafts: bool = True
-) -> ActivityRecord:
-    """Return what was noted of the rows of some entities, and of their drafts."""
-    entries = [
-        entry
-        for entry in record.entries
-        if entry.ref.entity in entities and (drafts or not entry.ref.draft)
-    ]
+def among(record: ActivityRecord, entities: Container[str]) -> ActivityRecord:
+    """Return what was noted of the rows of some entities."""
+    entries = [entry for entry in record.entries if entry.ref.entity in entities]
     refs = {entity: count for entity, count in record.refs.items() if entity in entities}
     return ActivityRecord(record.turn, entries, refs)
 

@@ -309,10 +309,10 @@ def test_a_tool_of_the_application_is_written_with_its_types() -> None:
 
 def test_the_date_is_told_in_each_prompt(conversation: Conversation) -> None:
     """Of the application's clock, or today's."""
-    context = Context(conversation, today=lambda: dt.date(2026, 11, 25))
+    context = Context(conversation, today=lambda: dt.date(2024, 2, 29))
     for name in (*STEP_TYPES, "understand", "think"):
         status = prompt_of(context, name).parts["status"]
-        assert "Today is Wednesday, 2026-11-25. Turn 1 of the conversation" in status
+        assert "Today is Thursday, 2024-02-29. Turn 1 of the conversation" in status
     before = dt.date.today()  # noqa: DTZ011  # as the default does
     status = Context(conversation).prompt(Step("read", "x")).parts["status"]
     days = (before, dt.date.today())  # noqa: DTZ011  # it may be midnight in between

@@ -269,8 +269,10 @@ def curation(dishes: list[str]) -> UnderstandDecision:
     return understood(referenced=dishes, retain=retain, demote=demote, drop=drop)
 
 
-def test_rows_are_retained_demoted_and_dropped(context: Context, dishes: list[str]) -> None:
-    """By one call, as the model has decided."""
+def test_rows_are_retained_demoted_and_dropped(
+    context: Context, dishes: list[str], call: Call
+) -> None:
+    """By one call, as the model has decided; a row that was dropped begins anew."""
     context.curate(curation(dishes))
     assert [(row.ref, row.reason) for row in context.view().active] == [
         (dishes[0], f"as to {dishes[0]}")
@@ -278,6 +280,9 @@ def test_rows_are_retained_demoted_and_dropped(context: Context, dishes: list[st
     for _ in range(3):
         context.conversation.begin_turn()
     assert [row.ref for row in context.view().retained] == dishes[:1]
+    call("db_read", table="dishes", columns=["name"])
+    begun = {row.ref: row.first_turn for row in context.view().active}
+    assert [begun[ref] for ref in dishes] == [1, 1, 4]
 
 
 def test_nothing_is_curated_if_one_ref_is_unknown(context: Context, dishes: list[str]) -> None:
