@@ -290,6 +290,7 @@ ELLIPSES = ["(...)", "[…]", "{...}", "<...>", "[ ... ]", "(…)", "....", "…
         *((f"a508000d{dots}", "cut", None) for dots in ELLIPSES),
         *((f"{dots}88bd2de2", "cut", None) for dots in ELLIPSES),
         ("a508…9b55…2de2", "cut", None),
+        ("a508…9b55…dbdd88bd2de2", "cut", None),
         ("…a508000d-9b55-40f0-8", "cut", None),
         ("a508000d-9b55...bd2de2", "cut", None),
         *((text, "cut", None) for text in (str(KEY)[:-1], str(KEY)[1:], str(KEY)[9:])),
