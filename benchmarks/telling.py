@@ -11,6 +11,8 @@ import time
 import uuid
 from functools import partial
 
+from sqlalchemy.orm import sessionmaker
+
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession
 from alfred_refs.context import Context
 from alfred_refs.mapping.text import search_keys
@@ -44,6 +46,7 @@ def told(setting: Setting) -> Figure:
     tables = mapped_tables()
     registry = RefRegistry(setting.engine)
     toolset = Toolset([tables.meal_plan, tables.recipe])
+    sessions = sessionmaker(setting.engine, class_=RefSession)
     contexts = []
     for name, others in (("many", _MANY * len(setting.recipes)), ("few", 0)):
         conversation = registry.conversation(f"told-{name}-{uuid.uuid4().hex}")
@@ -51,7 +54,7 @@ def told(setting: Setting) -> Figure:
             conversation.refer_all("other", range(start, start + 1_000))
         with RefSession(setting.engine, conversation=conversation, by="model") as session:
             toolset.call(session, "db_read", {"table": "meal_plans", "limit": 50})
-        contexts.append(Context(conversation))
+        contexts.append(Context(conversation, toolset=toolset, sessions=sessions))
     many, few = contexts
     return side_by_side(
         many.render, few.render, repetitions=setting.repetitions, calls=_CALLS

@@ -227,7 +227,7 @@ class Kitchen:
         self._sessions = sessionmaker(
             engine, class_=RefSession, conversation=self._chat, owner=OWNERSHIP.of(owner)
         )
-        self._context = Context(self._chat, toolset=self._tools)
+        self._context = Context(self._chat, toolset=self._tools, sessions=self._sessions)
         self._kept, self._model = kept, model
 
     def turn(self, text: str) -> str:

@@ -39,10 +39,9 @@ insert into alfred_refs_draft (
         case number % 2 when 0 then key end
     from alfred_refs_mapping;
 insert into alfred_refs_activity (
-        conversation, kind, number, first_turn, last_turn, seen_turn, action, actor, content
+        conversation, kind, number, first_turn, last_turn, action, actor, fields
     )
-    select conversation, kind, number, 1, number / 100, number / 100, 'read', 'model',
-        case when number > 19100 then json '{}' end
+    select conversation, kind, number, 1, number / 100, 'read', 'model', array['name']
     from alfred_refs_mapping;
 insert into alfred_refs_step (conversation, turn, number, content)
     select conversation, number, 1, '{}' from alfred_refs_mapping where number <= 10;
@@ -72,10 +71,10 @@ VALUES: Mapping[str, Any] = {
     "p_edits": [1, 1, 1],
     "p_entities": ["recipe"] * 3,
     "p_entity": "recipe",
+    "p_fields": ['["name"]', None, "[]"],
     "p_first_turns": [1, 1, 1],
     "p_gone": "was deleted",
     "p_gones": [None, None, "was deleted"],
-    "p_heads": ["{}", None, None],
     "p_id": "0",
     "p_key": encode(SMALL),
     "p_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
@@ -91,7 +90,6 @@ VALUES: Mapping[str, Any] = {
     "p_owner": None,
     "p_reason": "liked",
     "p_reasons": [None, None, "liked"],
-    "p_seen_turns": [1, None, 1],
     "p_states": ["pending", "saved", "discarded"],
     "p_relations": list(metadata.tables),
     "p_table": "recipes",

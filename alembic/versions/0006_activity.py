@@ -21,6 +21,30 @@ adds = ("alfred_refs_step", "content")
 rewrites_rows = False
 
 
+# Revision 0007 removes these columns; tables that were made newer do not get them.
+COPIES = """
+DO $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM pg_attribute
+        WHERE attrelid = 'alfred_refs_activity'::regclass AND attname = 'fields'
+    ) THEN
+        RETURN;
+    END IF;
+    ALTER TABLE alfred_refs_activity
+        ADD COLUMN IF NOT EXISTS seen_turn integer,
+        ADD COLUMN IF NOT EXISTS content json;
+    COMMENT ON COLUMN alfred_refs_activity.seen_turn IS
+        'when a model was last shown the row; null: never';
+    COMMENT ON COLUMN alfred_refs_activity.content IS
+        'what a model was shown of the row; refs, never keys';
+    CREATE INDEX IF NOT EXISTS alfred_refs_activity_seen
+        ON alfred_refs_activity (conversation, seen_turn) WHERE content IS NOT NULL;
+END
+$$
+"""
+
+
 def upgrade() -> None:
     op.create_table(
         "alfred_refs_activity",
@@ -28,9 +52,6 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("first_turn", sa.Integer(), nullable=False, comment="of the first action"),
         sa.Column("last_turn", sa.Integer(), nullable=False, comment="of the last action"),
-        sa.Column(
-            "seen_turn", sa.Integer(), comment="when a model was last shown the row; null: never"
-        ),
         sa.Column(
             "kind", sa.SmallInteger(), nullable=False, comment="of the entity: see its counter"
         ),
@@ -44,11 +65,6 @@ def upgrade() -> None:
         sa.Column("action", sa.Text(), nullable=False, comment="the last one"),
         sa.Column("actor", sa.Text(), nullable=False, comment="model or user: who did it"),
         sa.Column("reason", sa.Text(), comment="why the ref is retained; null: it is not"),
-        sa.Column(
-            "content",
-            postgresql.JSON(),
-            comment="what a model was shown of the row; refs, never keys",
-        ),
         sa.PrimaryKeyConstraint("conversation", "kind", "number"),
         comment="what was done last with the rows of refs, and what a model saw of them",
         if_not_exists=True,
@@ -56,7 +72,6 @@ def upgrade() -> None:
     for name, columns, where in (
         ("turn", ["conversation", "last_turn"], None),
         ("retained", ["conversation", "last_turn"], "reason IS NOT NULL"),
-        ("seen", ["conversation", "seen_turn"], "content IS NOT NULL"),
     ):
         op.create_index(
             f"alfred_refs_activity_{name}",
@@ -65,6 +80,7 @@ def upgrade() -> None:
             postgresql_where=None if where is None else sa.text(where),
             if_not_exists=True,
         )
+    op.execute(COPIES)
     op.create_table(
         "alfred_refs_step",
         sa.Column("conversation", sa.Uuid(), nullable=False),

@@ -11,15 +11,19 @@ True
 | method | input | output |
 | --- | --- | --- |
 | `heard` | a user's text with mentions | the text with refs; the mentions are noted as activity |
-| `view`, `render` | an audience and a budget | the rows at hand, as data or as Markdown |
+| `view`, `render` | an audience and a budget | the rows as they are now, as data or as Markdown |
 | `understand`, `think` | exchanges | a `Prompt`, with the type of the decision |
 | `curate` | an `UnderstandDecision` | rows are retained, demoted and dropped |
 | `prompt` | a `Step`, exchanges, calls | a `Prompt`, with the type of the decision |
 | `done` | a step and its decision | the refs of drafts that the decision contained |
 | `with_names`, `names` | a reply | the reply with labels in place of refs |
 
-A `Context` keeps no state: everything is stored in the conversation, so one may be made for each
-request. The text of prompts is in `prompts`, the format of rows in `views`, that of mentions and
+A `Context` keeps no state: the conversation stores which rows were used and which of their fields
+were shown, and the rows are read when a prompt is made. So one may be made for each request. Rows
+are read in sessions of the conversation's owner, by the code of `db_read`. A conversation that was
+opened by `desk.conversation()` has toolset and sessions; others need `toolset=` and `sessions=`.
+Without them rows are shown by name alone.
+ The text of prompts is in `prompts`, the format of rows in `views`, that of mentions and
 replies in `mentions`. Results of earlier steps and of calls become lines of the prompt here; a row
 that the prompt shows with its data is only a ref in them, and long results are truncated.
 
@@ -41,6 +45,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,26 +83,31 @@ from alfred_refs.context.views import (
     Audience,
     ContextView,
     Count,
+    Selection,
     Window,
     among,
     check_audience,
     fit_view,
+    is_gone,
     name_of,
     quote_json,
     render_view,
     select_entries,
+    shown_refs,
     tokens,
     view_of,
 )
 from alfred_refs.conversation import Conversation
-from alfred_refs.errors import ContextError
+from alfred_refs.errors import ContextError, SetupError
+from alfred_refs.owners import Owner
 from alfred_refs.session import RefSession
-from alfred_refs.sqla import AsyncFacade, async_method
-from alfred_refs.store import StepEntry
-from alfred_refs.tools import TOOLS, Toolset
+from alfred_refs.sqla import AsyncFacade, async_method, in_greenlet
+from alfred_refs.store import ActivityRecord, StepEntry
+from alfred_refs.tools import CurrentRows, Fields, Toolset
 
 if TYPE_CHECKING:
     from alfred_refs.session.asyncio import AsyncRefSession
+    from alfred_refs.tools.toolset import Sessions
 
 
 _LONGEST = 4_000  # characters of what a step or a call left
@@ -147,14 +157,19 @@ def call_of(called: Called, told: Container[str], ref_fields: Mapping[str, str])
         told: the refs of rows that the prompt tells of with their data.
         ref_fields: in which the rows of each table show their refs.
     """
-    params = called.params
-    if isinstance(params, BaseModel):
-        params = params.model_dump(mode="json", exclude_defaults=True, by_alias=True)
     answer = called.answer
     if isinstance(answer, dict) and "rows" in answer and answer.get("table") in ref_fields:
         field = ref_fields[answer["table"]]
         answer = {**answer, "rows": [_ref_of(row, field, told) or row for row in answer["rows"]]}
-    return f"- {called.tool} {_short(quote_json(params))}\n  answered {_short(quote_json(answer))}"
+    params = _short(quote_json(called.params))
+    return f"- {called.tool} {params}\n  answered {_short(quote_json(answer))}"
+
+
+def _plain(params: Any) -> Any:
+    """Return the arguments of a call as the model gave them."""
+    if isinstance(params, BaseModel):
+        return params.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+    return params
 
 
 def _ref_of(row: Any, field: str, told: Container[str]) -> str | None:
@@ -179,16 +194,22 @@ _LONGEST_REF = 300  # characters: names of classes are shorter
 
 
 class Context:
-    """What a conversation tells a model, a planner and its user.
+    """Prompts and replies of one conversation.
 
     Args:
-        conversation: that is told of.
-        window: how far back.
-        toolset: whose tables are described, and whose tools decisions may call.
+        conversation: the conversation.
+        window: how far back prompts look.
+        toolset: the tables that are described, whose rows are shown, and the tools that decisions
+            may call.
+        sessions: makes the sessions that read rows, as for `Toolset.bind`. Without, rows are shown
+            by name alone. A conversation that a bound toolset has opened has both by default.
         templates: a directory whose files replace the texts of prompts, one by one.
-        count: what budgets are in; estimates tokens, where nothing else is given.
-        today: returns the date that prompts tell; give one that knows the user's time zone, or
+        count: measures texts for budgets; by default it estimates tokens.
+        today: returns the date that prompts show; give one that knows the user's time zone, or
             the date is the server's.
+
+    Raises:
+        SetupError: the toolset has an `Ownership`, and the conversation no owner.
 
     Example:
         >>> asked = {"table": "recipes", "columns": ["name"]}
@@ -207,13 +228,28 @@ class Context:
         window: Window | None = None,
         *,
         toolset: Toolset | None = None,
+        sessions: Sessions | None = None,
         templates: str | Path | None = None,
         count: Count = tokens,
         today: Callable[[], dt.date] = dt.date.today,
     ) -> None:
         self.conversation = conversation
         self.window = window or Window()
+        desk = conversation.desk
+        if desk is not None:
+            toolset = toolset or desk.toolset
+            sessions = sessions or desk.sessions
         self._toolset = toolset
+        self._sessions: Any = sessions
+        self._owner: Owner | None = None
+        if toolset is not None and toolset.ownership is not None and sessions is not None:
+            if conversation.owner is None:
+                raise SetupError(
+                    "a Context was made for a conversation without owner and a toolset with an "
+                    "Ownership",
+                    "open the conversation with its owner",
+                )
+            self._owner = toolset.ownership.of(conversation.owner)
         self._templates = Templates(templates)
         self._count = count
         self._today = today
@@ -221,37 +257,87 @@ class Context:
     @property
     def aio(self) -> AsyncContext:
         """The same for those who await, as in `await context.aio.prompt(step)`."""
-        return AsyncContext(self, is_async=self.conversation.aio.is_async)
+        is_async = self.conversation.aio.is_async or self._has_async_sessions
+        return AsyncContext(self, is_async=is_async)
 
     def view(self, audience: Audience = "act") -> ContextView:
-        """Return what an audience is told, as data: two round trips.
+        """Return what an audience is shown, as data.
+
+        That is two round trips to the registry, one statement for each table with rows, one for
+        each of their relationships, and one for the labels of each table that refs lead to.
 
         Args:
-            audience: `"act"` for a step that works with rows, which is told their data; `"think"`
-                for one that plans, `"reply"` for who words the answer to the user, `"understand"`
-                for who chooses what is to be retained.
+            audience: `"act"` for a step that works with rows, which is shown their values;
+                `"think"` for a planner, `"reply"` for the author of the answer to the user,
+                `"understand"` for a curator, who chooses which rows are retained.
 
         Raises:
-            ContextError: there is no such audience.
+            ContextError: there is no such audience, or the sessions are asynchronous: await the
+                method of `aio`.
         """
         check_audience(audience)
         record = self.conversation.activity(self.window.active)
-        drafts = list(self.conversation.drafts()) if self._has_drafts else []
-        if self._visible_entities is not None:
-            record = among(record, self._visible_entities)
-            drafts = [draft for draft in drafts if draft.entity in self._visible_entities]
-        return view_of(select_entries(record, self.window), drafts, data=audience in _WITH_DATA)
+        if self._toolset is None:
+            drafts = [*self.conversation.drafts()]
+            contents = self._scrub([draft.content for draft in drafts])
+            drafts = [
+                replace(draft, content=content)
+                for draft, content in zip(drafts, contents, strict=True)
+            ]
+        else:
+            record = among(record, self._toolset.tables.shown)
+            drafts = self._toolset.drafts_of(self.conversation)
+        selection = select_entries(record, self.window)
+        data = audience in _WITH_DATA
+        return view_of(selection, drafts, self._read_rows(selection, record, data=data), data=data)
+
+    def _read_rows(
+        self, selection: Selection, record: ActivityRecord, *, data: bool
+    ) -> CurrentRows | None:
+        """Return the rows of a selection as they are now; `None` if they cannot be read."""
+        if self._toolset is None or self._sessions is None:
+            return None
+        wanted: dict[str, Fields] = {
+            str(entry.ref): () for entry in selection.retained if not is_gone(entry)
+        }
+        for entry in selection.active:
+            if not is_gone(entry):
+                wanted[str(entry.ref)] = entry.fields if data else ()
+        if not wanted:
+            return CurrentRows({})
+        nested = {str(entry.ref): entry.fields or () for entry in record.entries}
+        with self._session() as session:
+            return self._toolset.reread(session, wanted, nested)
+
+    @property
+    def _has_async_sessions(self) -> bool:
+        made = getattr(self._sessions, "class_", None)
+        return hasattr(made, "sync_session_class")
+
+    @contextmanager
+    def _session(self) -> Iterator[RefSession]:
+        """Open a session of the conversation's owner, which records no activity."""
+        if self._has_async_sessions and not in_greenlet():
+            raise ContextError(
+                "a Context with asynchronous sessions was used without await",
+                "await the same method of context.aio",
+            )
+        session = self._sessions(conversation=self.conversation, owner=self._owner, by=None)
+        session = getattr(session, "sync_session", session)
+        try:
+            yield session
+        finally:
+            session.close()
 
     def render(self, audience: Audience = "act", budget: int | None = None) -> str:
-        """Return what an audience is told, as Markdown: two round trips.
+        """Return what an audience is shown, as Markdown; statements as of `view`.
 
         Args:
             audience: who reads it, as for `view`.
-            budget: how long it may be, by what the context counts; `None` for as long as it is.
+            budget: the maximum length, in the unit of `count`; `None` for no limit.
 
         Raises:
-            ContextError: there is no such audience, or the budget is too small for what must be
-                said.
+            ContextError: as of `view`, or the budget has no room even for the number of rows.
         """
         return render_view(self.view(audience), audience, budget, self._count)
 
@@ -284,7 +370,7 @@ class Context:
         calls: Sequence[Called] = (),
         budget: int | None = None,
     ) -> Prompt[ActDecision]:
-        """Return what a model is asked for a step: three round trips, however many rows there are.
+        """Return the prompt of a step; statements as of `view`, and one more to the registry.
 
         Args:
             step: which one.
@@ -305,7 +391,7 @@ class Context:
         names = [each.model_copy(update={"data": None}) for each in view.drafts]
         rows = view.model_copy(update={"drafts": [] if apart else names})
         rows = fit_view(rows, "act", budget, self._count)
-        told = {each.ref for each in rows.active if each.data is not None}
+        told = shown_refs(rows)
         material = Material(
             step,
             view.turn,
@@ -480,14 +566,13 @@ class Context:
     ) -> tuple[Step, list[Exchange], list[Called]]:
         """Return a step, the last exchanges and calls without keys: one round trip, or none.
 
-        What the toolset answered has none, and may have UUIDs that are data.
+        A call of a tool is no exception: its arguments are the model's, and may have been refused
+        because of a key.
         """
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
         said = [text for each in last for text in (each.user, each.assistant)]
         own = [step.goal, step.guidance, step.step_guidance, step.profile]
-        ours = () if self._toolset is None else {*TOOLS, *self._toolset.functions}
-        other = [call for call in calls if call.tool not in ours]
-        given = [value for call in other for value in (call.params, call.answer)]
+        given = [value for call in calls for value in (_plain(call.params), call.answer)]
         items = [*(item.text for item in step.batch), *step.constraints]
         texts = iter(self._scrub([*own, *items, *said, *given]))
         goal, guidance, step_guidance, profile = (next(texts) for _ in own)
@@ -501,10 +586,8 @@ class Context:
             constraints=[next(texts) for _ in step.constraints],
         )
         told = [Exchange(next(texts), next(texts)) for _ in last]
-        covers = {
-            id(call): replace(call, params=next(texts), answer=next(texts)) for call in other
-        }
-        return covered, told, [covers.get(id(call), call) for call in calls]
+        covered_calls = [replace(call, params=next(texts), answer=next(texts)) for call in calls]
+        return covered, told, covered_calls
 
     def done(self, step: Step, decision: ActDecision) -> list[str]:
         """Keep what a step leaves to the next ones, and return the refs of drafts that it made.

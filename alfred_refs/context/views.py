@@ -1,25 +1,29 @@
 """What a prompt shows of a conversation: selecting rows, views as data, rendering to Markdown.
 
 >>> from alfred_refs.context import Context
->>> record = chat.activity(3)
->>> selection = select_entries(record, Window(active=3))  # the current turn and the two before
->>> view = view_of(selection, chat.drafts(), data=True)
+>>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes", "columns": ["name"]})
+>>> selection = select_entries(chat.activity(3), Window(active=3))
+>>> view = view_of(selection, drafts=[], current=None, data=False)
 >>> print(render_view(view, "think"))
-Nothing yet.
+- recipe_1 "Soup" (read in turn 0)
+- recipe_2 "Toast" (read in turn 0)
 <BLANKLINE>
-Known beside, not listed: 2 line, 2 recipe.
+Known beside, not listed: 2 line.
 
 1. `select_entries` takes the activity that the store recorded, and a `Window`: rows used in the
-   last turns are active and shown with the data that the model has seen; retained rows are shown
-   by name; of the others only the number is shown.
-2. `view_of` builds a `ContextView`: pydantic models with a JSON schema, for applications with a
-   format of their own. Everything in them is in refs.
+   last turns are active and shown with their values; retained rows are shown by name; of the
+   others only the number is shown.
+2. `view_of` makes a `ContextView` of the rows as they are now: pydantic models with a JSON schema,
+   for applications with a format of their own. Everything in them is in refs.
 3. `render_view` formats a view as Markdown, one line per row. `fit_view` does so within a budget,
    rows of the last turns first, and states how many were left out.
 
+A row in a list of another active row is shown there, in the order of the list, and not again by
+itself. Every other row that is nested is shown with its values once, and then by its ref.
+
 Labels and data are text of users. They are quoted, with every character escaped that could end a
 line, a fence or a tag, so that they cannot change the structure of the prompt. All functions here
-are pure; the values shown are those that the model saw, which may have changed since.
+are pure; `Context` reads the rows.
 """
 
 from __future__ import annotations
@@ -43,7 +47,8 @@ from pydantic import BaseModel, ConfigDict
 
 from alfred_refs.conversation import Draft
 from alfred_refs.errors import ContextError
-from alfred_refs.store import INSIDE, KEPT_TURNS, ActivityEntry, ActivityRecord
+from alfred_refs.store import KEPT_TURNS, ActivityEntry, ActivityRecord
+from alfred_refs.tools import CurrentRow, CurrentRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,13 @@ class Window:
     """How far back a prompt looks.
 
     Attributes:
-        active: turns, with the current one, whose rows are told with their data.
-        exchanges: how many exchanges of the conversation, the last, are repeated.
-        steps: how many steps of the turn before, the last, are told.
+        active: the number of turns, the current one included, whose rows are shown with their
+            values.
+        exchanges: the number of exchanges of the conversation, the last ones, that are repeated.
+        steps: the number of steps of the turn before, the last ones, that are shown.
 
     Raises:
-        ContextError: a number is none that a window can have.
+        ContextError: a number is out of range.
 
     Example:
         >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
@@ -73,56 +79,54 @@ class Window:
     steps: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse what would show nothing, or what is not kept."""
+        """Check the numbers."""
         if not 1 <= self.active <= KEPT_TURNS:
             raise ContextError(
                 f"a window of {self.active!r} active turns",
-                f"give 1 to {KEPT_TURNS}: what models saw is kept for so many",
+                f"give 1 to {KEPT_TURNS}: which columns a model saw is kept for so many",
             )
         if self.exchanges < 0 or self.steps < 0:
             raise ContextError(
                 f"a window of {self.exchanges!r} exchanges and {self.steps!r} steps",
-                "give 0 for none, or how many",
+                "give 0 for none, or a number",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows that a prompt tells.
+    """The rows that a prompt shows.
 
     Attributes:
         turn: the current one.
-        active: rows of the window, those of earlier turns first; natural order in each turn.
-        retained: older ones that are retained, in the same order.
-        others: how many refs there are beside, by entity.
-        known: all that was noted, by ref: rows that stand inside of others are among them.
+        active: rows of the window, those of earlier turns first; in natural order in each turn.
+        retained: older rows that are retained, in the same order.
+        others: the number of other refs, by entity.
     """
 
     turn: int
     active: Sequence[ActivityEntry] = ()
     retained: Sequence[ActivityEntry] = ()
     others: Mapping[str, int] = field(default_factory=dict)
-    known: Mapping[str, ActivityEntry] = field(default_factory=dict)
 
 
 def is_gone(entry: ActivityEntry) -> bool:
-    """Tell whether a row is not there: its ref is marked so, or it was deleted last."""
+    """Return whether a row is known not to exist: its ref says so, or it was deleted last."""
     return entry.gone is not None or entry.action == "deleted"
 
 
 def among(record: ActivityRecord, entities: Container[str]) -> ActivityRecord:
-    """Return what was noted of the rows of some entities."""
+    """Return the activity on the rows of some entities."""
     entries = [entry for entry in record.entries if entry.ref.entity in entities]
     refs = {entity: count for entity, count in record.refs.items() if entity in entities}
     return ActivityRecord(record.turn, entries, refs)
 
 
 def select_entries(record: ActivityRecord, window: Window) -> Selection:
-    """Return what a window shows of what was noted.
+    """Return which rows a window shows.
 
     Rows of earlier turns come first and those of this turn last: from step to step a prompt begins
-    alike, and a cache of prompts can be used. A row that only stood beside another is left out,
-    and one that is gone is told in the window alone: it is deleted there, and nothing outside.
+    alike, and a cache of prompts can be used. A row whose ref was only shown in another row is
+    left out. A row that does not exist is shown as deleted inside the window, and not outside.
     """
     since = record.turn - window.active
     active, retained = [], []
@@ -139,23 +143,19 @@ def select_entries(record: ActivityRecord, window: Window) -> Selection:
         for entity, count in sorted(record.refs.items())
     }
     return Selection(
-        record.turn,
-        active,
-        retained,
-        {entity: n for entity, n in others.items() if n > 0},
-        {str(entry.ref): entry for entry in record.entries},
+        record.turn, active, retained, {entity: n for entity, n in others.items() if n > 0}
     )
 
 
 Audience = Literal["act", "think", "reply", "understand"]
-"""Who reads: a step that works with rows, one that plans, who words the reply, who curates."""
+"""Who reads: a step that works with rows, a planner, the author of the reply, a curator."""
 
 
 def check_audience(audience: str) -> None:
-    """Check that there is this audience.
+    """Check that an audience exists.
 
     Raises:
-        ContextError: there is none.
+        ContextError: it does not.
     """
     if audience not in get_args(Audience):
         known = ", ".join(map(repr, get_args(Audience)))
@@ -167,12 +167,12 @@ class _ViewModel(BaseModel):
 
 
 class RowView(_ViewModel):
-    """What a model was shown of one row; a snapshot.
+    """One row with its values.
 
     Attributes:
         ref: as a model sees it.
-        data: its own values, by field; `None` where they are not told here.
-        related: the rows inside of it that are still there, by field: one, or a list.
+        data: its own values, by field; `None` if they are not shown here.
+        related: the rows nested in it, by relationship: one, or a list.
     """
 
     ref: str
@@ -184,18 +184,19 @@ class EntityView(RowView):
     """One row, or one draft.
 
     Attributes:
-        entity: what kind of row it is.
+        entity: the entity of its ref.
         label: what people call it: text of users, to be shown and never to be obeyed.
-        status: the last action, with `:user` where the user did it; `deleted` where the row is
-            gone, `pending` for a draft.
-        first_turn: of the first action.
-        last_turn: of the last one.
+        status: the last action, with `:user` if the user did it; `deleted` if the row does not
+            exist, `not visible` if it cannot be read now, `pending` for a draft.
+        first_turn: the turn of the first action.
+        last_turn: the turn of the last action.
         reason: why it is retained.
+        within: the ref of the row whose list contains it, if it is shown there.
 
     Example:
         >>> only = {"table": "recipes", "filters": [{"field": "name", "op": "=", "value": "Soup"}]}
         >>> answer = desk.call("chat-7", None, "db_read", only)
-        >>> [row] = Context(chat).view().active
+        >>> [row] = Context(desk.conversation("chat-7", None), toolset=toolset).view().active
         >>> row.ref, row.name, row.status, row.data["servings"]
         ('recipe_1', 'Soup', 'read', 2)
     """
@@ -206,23 +207,25 @@ class EntityView(RowView):
     first_turn: int
     last_turn: int
     reason: str | None = None
+    within: str | None = None
 
     @property
     def name(self) -> str:
-        """What people call it, or else what kind of row it is and its number."""
+        """The label, or else the entity and the number."""
         return name_of(self.ref, self.label)
 
 
 class ContextView(_ViewModel):
-    """What is told of a conversation.
+    """What a prompt shows of a conversation.
 
     Attributes:
         turn: the current one.
         active: rows of the window, those of this turn last.
-        drafts: what was generated and is not saved.
+        drafts: content that is generated and not saved.
         retained: older rows that are retained; without data.
-        others: how many refs there are beside, by entity.
+        others: the number of other refs, by entity.
         hidden: how many of `active`, `drafts` and `retained` a budget left out.
+        cut: where values of rows were shortened, as in an answer of a tool.
 
     Example:
         >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
@@ -237,6 +240,7 @@ class ContextView(_ViewModel):
     retained: list[EntityView]
     others: dict[str, int]
     hidden: int = 0
+    cut: list[str] = []
 
     def all(self) -> Iterator[EntityView]:
         """Yield all rows and drafts, the least important first."""
@@ -245,28 +249,31 @@ class ContextView(_ViewModel):
         yield from self.drafts
 
     def keeping(self, kept: Mapping[str, EntityView]) -> ContextView:
-        """Return the same of these refs alone, as they are here; the others are counted."""
+        """Return the view with these refs alone, as they are given; the others are counted."""
         groups = {
             name: [kept[each.ref] for each in getattr(self, name) if each.ref in kept]
             for name in ("active", "drafts", "retained")
         }
         hidden = sum(1 for _ in self.all()) - len(kept)
-        return self.model_copy(update={**groups, "hidden": self.hidden + hidden})
+        cut = [each for each in self.cut if each.partition(".")[0] in kept]
+        return self.model_copy(update={**groups, "hidden": self.hidden + hidden, "cut": cut})
 
 
-def view_of(selection: Selection, drafts: Iterable[Draft], *, data: bool) -> ContextView:
-    """Return what is told.
+def view_of(
+    selection: Selection, drafts: Iterable[Draft], current: CurrentRows | None, *, data: bool
+) -> ContextView:
+    """Return the view of a selection.
 
     Args:
         selection: of the rows.
-        drafts: the pending ones.
-        data: whether what the model was shown of the rows is told.
+        drafts: the pending drafts, as they are to be shown.
+        data: whether drafts are shown with their content.
+        current: the rows as they are now; `None` if they were not read.
     """
-    apart = {str(entry.ref) for entry in selection.active if entry.seen is not None}
-    rows = _Rows(selection.known, apart)
+    nesting = _Nesting(selection.active, {} if current is None else current.rows)
     return ContextView(
         turn=selection.turn,
-        active=[_row(entry, rows if data else None) for entry in selection.active],
+        active=[_entity_view(entry, current, nesting) for entry in selection.active],
         drafts=[
             EntityView(
                 ref=draft.ref,
@@ -275,118 +282,148 @@ def view_of(selection: Selection, drafts: Iterable[Draft], *, data: bool) -> Con
                 status="pending",
                 first_turn=draft.turn,
                 last_turn=draft.edited,
-                data=draft.content if data else None,
+                data=dict(draft.content) if data else None,
             )
             for draft in drafts
         ],
-        retained=[_row(entry, None) for entry in selection.retained],
+        retained=[_entity_view(entry, current, None) for entry in selection.retained],
         others=dict(selection.others),
+        cut=[] if current is None else list(current.cut),
     )
 
 
 def name_of(ref: str, label: str | None) -> str:
-    """Return what people call a row, or else what kind of row it is and its number."""
+    """Return the label of a row, or else its entity and number."""
     return label or ref.removeprefix("gen_").replace("_", " ")
 
 
-def _row(entry: ActivityEntry, rows: _Rows | None) -> EntityView:
-    shown = RowView(ref=str(entry.ref))
-    if rows is not None and not is_gone(entry) and entry.seen is not None:
-        shown = rows.view(entry)
+def _entity_view(
+    entry: ActivityEntry, current: CurrentRows | None, nesting: _Nesting | None
+) -> EntityView:
+    ref = str(entry.ref)
+    row = None if current is None or is_gone(entry) else current.rows.get(ref)
+    shown = RowView(ref=ref)
+    if row is not None and nesting is not None and ref in nesting.views:
+        shown = nesting.views[ref]
     return EntityView(
-        ref=shown.ref,
+        ref=ref,
         entity=entry.ref.entity,
-        label=entry.label,
-        status=_status(entry),
+        label=entry.label if row is None else row.label or entry.label,
+        status=_status(entry, current),
         first_turn=entry.first_turn,
         last_turn=entry.last_turn,
         reason=entry.reason,
         data=shown.data,
         related=shown.related,
+        within=None if nesting is None else nesting.parents.get(ref),
     )
 
 
-def _status(entry: ActivityEntry) -> str:
+def _status(entry: ActivityEntry, current: CurrentRows | None) -> str:
     if entry.gone == "was never saved":
         return "never saved"
+    ref = str(entry.ref)
+    if not is_gone(entry) and current is not None and ref not in current.rows:
+        return "deleted" if ref in current.deleted else "not visible"
     action = "deleted" if entry.gone is not None else entry.action
     by_user = entry.actor == "user" and action == entry.action != "linked"
     return f"{action}:user" if by_user else action
 
 
-class _Rows:
-    """Puts rows together with those inside of them, which are kept by themselves.
+class _Nesting:
+    """Decides where each row is shown with its values: once.
 
     Args:
-        known: what is known of rows, by ref.
-        apart: which are told by themselves, with their data: inside of others their ref does.
+        active: the entries of the rows to show.
+        rows: as they are now, by ref.
+
+    Attributes:
+        views: the rows that are shown by themselves, by ref.
+        parents: of the other active rows, the ref of the row in whose list each is shown.
     """
 
-    def __init__(self, known: Mapping[str, ActivityEntry], apart: AbstractSet[str]) -> None:
-        self._known = known
-        self._apart = apart
+    def __init__(self, active: Sequence[ActivityEntry], rows: Mapping[str, CurrentRow]) -> None:
+        refs = [str(each.ref) for each in active if not is_gone(each) and str(each.ref) in rows]
+        self._rows = {ref: rows[ref] for ref in refs}
+        self.parents: dict[str, str] = {}
+        for ref in refs:
+            for parent, child in _list_items(rows[ref]):
+                # two rows in each other's lists: the later one is in the earlier one's
+                if child in self._rows and not self._is_above(child, parent):
+                    self.parents.setdefault(child, parent)
+        self._shown = {ref for ref in refs if ref not in self.parents}
+        self.views = {ref: self._view(self._rows[ref], ref) for ref in refs if ref in self._shown}
+        for ref in refs:  # its parent is itself only shown by its ref
+            if ref not in self._shown:
+                del self.parents[ref]
+                self._shown.add(ref)
+                self.views[ref] = self._view(self._rows[ref], ref)
 
-    def view(self, entry: ActivityEntry, path: tuple[str, ...] = ()) -> RowView:
-        """Return what was shown of a row, with the rows inside of it that are still there."""
-        seen = entry.seen or {}
-        path = (*path, str(entry.ref))
-        return RowView(
-            ref=str(entry.ref),
-            data={name: value for name, value in seen.items() if not name.startswith(INSIDE)},
-            related={
-                name.removeprefix(INSIDE): self._related(refs, path)
-                for name, refs in seen.items()
-                if name.startswith(INSIDE)
-            },
-        )
+    def _is_above(self, ref: str, below: str) -> bool:
+        above: str | None = below
+        while above is not None and above != ref:
+            above = self.parents.get(above)
+        return above == ref
 
-    def _related(
-        self, refs: str | list[str] | None, path: tuple[str, ...]
-    ) -> RowView | list[RowView] | None:
-        if isinstance(refs, list):
-            return [self._one(ref, path) for ref in refs if self._is_there(ref)]
-        return None if refs is None or not self._is_there(refs) else self._one(refs, path)
+    def _view(self, row: CurrentRow, ref: str) -> RowView:
+        related: dict[str, RowView | list[RowView] | None] = {}
+        for name, value in row.related.items():
+            if value is None or isinstance(value, CurrentRow):
+                related[name] = None if value is None else self._inside(value, ref)
+            else:
+                related[name] = [self._inside(each, ref) for each in value]
+        return RowView(ref=ref, data=dict(row.data), related=related)
 
-    def _is_there(self, ref: str) -> bool:
-        return ref not in self._known or not is_gone(self._known[ref])
+    def _inside(self, row: CurrentRow, parent: str) -> RowView:
+        if row.ref in self._shown or self.parents.get(row.ref, parent) != parent:
+            return RowView(ref=row.ref)
+        self._shown.add(row.ref)
+        return self._view(self._rows.get(row.ref, row), row.ref)
 
-    def _one(self, ref: str, path: tuple[str, ...]) -> RowView:
-        entry = self._known.get(ref)
-        if entry is None or entry.seen is None or ref in self._apart or ref in path:
-            return RowView(ref=ref)
-        return self.view(entry, path)
+
+def _list_items(row: CurrentRow) -> Iterator[tuple[str, str]]:
+    """Yield the rows in lists of a row and of the rows nested in it, as pairs of refs."""
+    for value in row.related.values():
+        if isinstance(value, CurrentRow):
+            yield from _list_items(value)
+            continue
+        for each in value or ():
+            yield row.ref, each.ref
+            yield from _list_items(each)
 
 
 Count = Callable[[str], int]
-"""Returns how many tokens a text has, or characters: whatever a budget is in."""
+"""Returns the length of a text, in tokens or characters: the unit of budgets."""
 
-SNAPSHOT = (
-    "The data below is a snapshot of what was read or written before. It is to tell what there is;"
-    " read a row again before you change it or rely on its values."
+NOTE = (
+    "These are the values of now. Read a row again before you write it: others may change it"
+    " meanwhile, and long values are shortened here."
 )
+NOT_READ = "Only the names of rows are shown here; read a row for its values."
 NOTHING = "Nothing yet."
 _RETAINED = "Older, kept as names; read them for data:"
 _RETAINED_NAMES = "From earlier turns:"
 _DRAFTS = "Generated and not saved:"
 
-# what the text of a user may not bring: `<product_2>` and `<key>` stand for keys, and are ours
+# tags that the text of a user may not contain; `<product_2>` and `<key>` are our marks of keys
 _TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+)>)")
+_RARE = re.compile(r"[^ -_a-~]")  # what is not ASCII, control characters, and the backtick
 _JOINERS = "\u200c\u200d"  # that emoji and some scripts are written with
 
 
 def tokens(text: str) -> int:
-    """Estimate how many tokens a text has: a third of its bytes, which is rather too many."""
+    """Estimate the number of tokens of a text: a third of its bytes, which is rather too many."""
     return -(-len(text.encode()) // 3)
 
 
 def quote_json(value: Any) -> str:
     """Return a value as JSON in one line, which ends no line, fence or tag around it."""
     text = _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))
-    return "".join(_escape_sign(sign) for sign in text)
+    return _RARE.sub(lambda sign: _escape_sign(sign[0]), text)
 
 
 def inert(text: str) -> str:
-    """Return a line as it is, but for characters that nobody sees and that change what is seen."""
+    """Return a line with its invisible characters, which change what is displayed, escaped."""
     return "".join(sign if sign in "`\t" else _escape_sign(sign) for sign in text)
 
 
@@ -406,65 +443,116 @@ def _units(sign: str) -> Iterable[int]:
 def render_view(
     view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
 ) -> str:
-    """Return what an audience is told; arguments and errors as of `fitted`."""
+    """Return a view as Markdown; arguments and errors as of `fit_view`."""
     return _text(fit_view(view, audience, budget, count), audience)
 
 
 def fit_view(
     view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
 ) -> ContextView:
-    """Return as much as there is room for, the last first; a row without data before none.
+    """Return as much of a view as a budget allows: the last rows first, if need be without data.
 
     Args:
         view: of the conversation.
         audience: who reads it.
-        budget: how long it may be; `None` for as long as it is.
-        count: what the budget is in.
+        budget: the maximum length of its text; `None` for no limit.
+        count: measures the text.
 
     Raises:
-        ContextError: there is no such audience, or the budget has no room for what must be said.
+        ContextError: the audience does not exist, or the budget has no room even for the counts.
     """
     check_audience(audience)
     if budget is None or count(_text(view, audience)) <= budget:
         return view
-    every = [*view.all()]
-    fixed = _paragraphs(
-        SNAPSHOT if view.active else "",
-        _RETAINED if view.retained else "",
-        _DRAFTS if view.drafts else "",
-        _others(view),
-        _omission_note(view.keeping({})),
-    )
-    room = budget - count(fixed + "\n\n")
+    room = budget - count(_fixed_text(view, audience))
     if room < 0:
         raise ContextError(
-            f"a budget of {budget!r} has no room even for how many rows there are",
+            f"a budget of {budget!r} has no room even for the number of rows",
             f"give at least {budget - room}",
         )
+    entries = {each.ref: each for each in view.all()}
+    inside = {each.ref: [*_nested_refs(each)] for each in view.active}
+    nested = {ref for refs in inside.values() for ref in refs}
     kept: dict[str, EntityView] = {}
-    for each in reversed(every):
-        for shown in (each, each.model_copy(update={"data": None, "related": {}})):
-            size = count(_item(shown, audience) + "\n") + 1
+    for each in reversed(entries.values()):
+        for shown in (each, _without_data(each)) if each.ref not in nested else ():
+            size = count(_item(shown, audience, entries) + "\n") + 1
             if size <= room:
                 kept[each.ref] = shown
                 room -= size
                 break
-    return view.keeping(kept)
+    for ref, refs in inside.items():
+        if ref in kept and kept[ref].data is not None:
+            kept |= {each: entries[each] for each in refs if each in entries}
+    fitted = view.keeping(kept)
+    while kept and count(_text(fitted, audience)) > budget:  # texts are not always additive
+        kept.popitem()
+        fitted = view.keeping(kept)
+    return fitted
+
+
+def shown_refs(view: ContextView) -> set[str]:
+    """Return the refs of the rows that a view shows with their values."""
+    rows = [each for each in view.active if each.data is not None]
+    return {each.ref for each in rows} | {ref for each in rows for ref in _nested_refs(each)}
+
+
+def _without_data(view: EntityView) -> EntityView:
+    return view.model_copy(update={"data": None, "related": {}})
+
+
+def _nested_refs(row: RowView) -> Iterator[str]:
+    """Yield the refs of the rows that are nested in a row with their values."""
+    for value in row.related.values():
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None and each.data is not None:
+                yield each.ref
+                yield from _nested_refs(each)
+
+
+def _fixed_text(view: ContextView, audience: Audience) -> str:
+    """Return the text of a view with all rows left out, and the headings of those."""
+    empty = view.keeping({})
+    if audience == "reply":
+        retained, drafts, others = _RETAINED_NAMES, "", ""
+    else:
+        retained, drafts, others = _RETAINED, _DRAFTS, _others(view)
+    return _paragraphs(
+        _note(view, audience),
+        retained if view.retained else "",
+        drafts if view.drafts else "",
+        others,
+        _omission_note(empty),
+        "\n",
+    )
 
 
 def _text(view: ContextView, audience: Audience) -> str:
-    retained = _items(view.retained, audience)
-    drafts = _items(view.drafts, audience)
-    reply = audience == "reply"
+    nested = {ref for each in view.active for ref in _nested_refs(each)}
+    entries = {each.ref: each for each in view.active}
+    active = "\n".join(
+        _item(each, audience, entries) for each in view.active if each.ref not in nested
+    )
+    drafts = "\n".join(_item(each, audience, {}) for each in view.drafts)
+    retained = "\n".join(_item(each, audience, {}) for each in view.retained)
+    is_reply = audience == "reply"
     return _paragraphs(
-        SNAPSHOT if audience == "act" and view.active else "",
-        _with_heading(_RETAINED_NAMES if reply else _RETAINED, retained),
-        _items(view.active, audience),
-        drafts if reply else _with_heading(_DRAFTS, drafts),
-        "" if view.active or retained or drafts or view.hidden else NOTHING,
-        "" if reply else _others(view),
+        _note(view, audience),
+        _with_heading(_RETAINED_NAMES if is_reply else _RETAINED, retained),
+        active,
+        drafts if is_reply else _with_heading(_DRAFTS, drafts),
+        "" if active or retained or drafts or view.hidden else NOTHING,
+        "" if is_reply else _others(view),
+        _cut_note(view),
         _omission_note(view),
     )
+
+
+def _note(view: ContextView, audience: Audience) -> str:
+    """Return what a step that works with rows must know of the values below."""
+    if audience != "act" or not view.active:
+        return ""
+    return NOTE if any(each.data is not None for each in view.active) else NOT_READ
 
 
 def _paragraphs(*parts: str) -> str:
@@ -475,77 +563,92 @@ def _with_heading(heading: str, text: str) -> str:
     return f"{heading}\n{text}" if text else ""
 
 
-def _items(views: Iterable[EntityView], audience: Audience) -> str:
-    return "\n".join(_item(view, audience) for view in views)
+def _item(view: EntityView, audience: Audience, entries: Mapping[str, EntityView]) -> str:
+    """Return a row in one line, with its values in the lines below.
 
-
-def _item(view: EntityView, audience: Audience) -> str:
+    Args:
+        view: the row.
+        audience: who reads it.
+        entries: all rows that are shown, by ref: the status of nested ones is there.
+    """
     if audience == "reply":
         entity, status = view.entity.replace("_", " "), _describe_status(view.status)
         return f"- {quote_json(view.name)}: {entity}, {status}"
     name = "" if view.label is None else f" {quote_json(view.label)}"
-    line = f"- {view.ref}{name}"
-    if view.status != "linked":  # nothing was done with it but to retain it
-        line += f" ({_when(view, audience)})"
+    line = f"- {view.ref}{name}{_when(view, audience)}"
     if view.reason is not None:
         line += f": {quote_json(view.reason)}"
-    return line if view.data is None else "\n".join([line, *_data(view)])
+    return line if view.data is None else "\n".join([line, *_data(view, entries)])
 
 
 def _when(view: EntityView, audience: Audience) -> str:
     status = _describe_status(view.status)
+    if view.status == "linked":  # it was only retained
+        return ""
+    if view.status == "not visible":
+        return f" ({status})"
+    if view.status == "deleted since":
+        return f" (deleted since turn {view.last_turn})"
     if audience == "understand" and view.first_turn != view.last_turn:
-        return f"{status}; turns {view.first_turn} to {view.last_turn}"
-    return f"{status} in turn {view.last_turn}"
+        return f" ({status}; turns {view.first_turn} to {view.last_turn})"
+    return f" ({status} in turn {view.last_turn})"
 
 
 def _describe_status(status: str) -> str:
-    action, _, user = status.partition(":")
+    action, _, user = status.removesuffix(" since").partition(":")
     return f"{action} by the user" if user else action
 
 
-def _data(view: EntityView) -> Iterator[str]:
-    """Yield lines: the row's own values, then each list of rows inside of it, a line a row."""
-    lists = {
-        name: rows
-        for name, rows in view.related.items()
-        if isinstance(rows, list) and any(row.data is not None for row in rows)
-    }
+def _data(view: EntityView, entries: Mapping[str, EntityView]) -> Iterator[str]:
+    """Yield the line of a row's own values, and one for each row of its lists."""
+    lists = _lists_of(view)
     label = {name for name, value in (view.data or {}).items() if value == view.label}
     own = _values(view, without=label | lists.keys())
     if own:
         yield f"  {quote_json(own)}"
     for name, rows in lists.items():
         yield f"  {name}:"
-        yield from (f"  - {_inside(row, view.ref)}" for row in rows)
+        yield from (f"  - {_inside(row, view.ref, entries)}" for row in rows)
 
 
-def _inside(row: RowView, parent: str) -> str:
-    """Return a row inside of another, without what says that it is inside of it."""
+def _lists_of(row: RowView) -> dict[str, list[RowView]]:
+    """Return the lists of a row that contain rows with values, by name."""
+    return {
+        name: rows
+        for name, rows in row.related.items()
+        if isinstance(rows, list) and any(each.data is not None for each in rows)
+    }
+
+
+def _inside(row: RowView, parent: str, entries: Mapping[str, EntityView]) -> str:
+    """Return a row in a list in one line, without the ref of the row that has the list."""
     if row.data is None:
         return row.ref
-    is_parent = {name for name, value in row.data.items() if value == parent}
-    labels = {f"_{name}_label" for name in is_parent}
-    return f"{row.ref} {quote_json(_values(row, without=is_parent | labels))}"
+    entry = entries.get(row.ref)
+    when = "" if entry is None or entry.status == "read" else _when(entry, "act")
+    of_parent = {name for name, value in row.data.items() if value == parent}
+    of_parent |= {f"_{name}_label" for name in of_parent}
+    return f"{row.ref}{when} {quote_json(_values(row, without=of_parent))}"
 
 
 def _values(row: RowView, without: AbstractSet[str] = frozenset()) -> dict[str, Any]:
-    """Return the values of a row but for its ref, which stands before them, and for nulls."""
-    told = {**_own(row), **{name: _nested_values(each) for name, each in row.related.items()}}
+    """Return the values of a row without nulls, and without its ref, which is shown first."""
+    nested = {name: _nested_values(each) for name, each in row.related.items()}
+    values = {**_own(row), **nested}
     return {
-        name: value for name, value in told.items() if value is not None and name not in without
+        name: value for name, value in values.items() if value is not None and name not in without
     }
 
 
 def _own(row: RowView) -> dict[str, Any]:
-    """Return the values of a row but for its ref: others may be the same."""
+    """Return the values of a row without its ref: other columns may have the same value."""
     data = row.data or {}
     own = next((name for name, value in data.items() if value == row.ref), None)
     return {name: value for name, value in data.items() if name != own}
 
 
 def _nested_values(rows: RowView | list[RowView] | None) -> Any:
-    """Return rows inside of another as values: the ref alone where there is nothing else."""
+    """Return nested rows as values; a row without values is its ref."""
     if rows is None:
         return None
     if isinstance(rows, list):
@@ -558,6 +661,10 @@ def _nested_values(rows: RowView | list[RowView] | None) -> Any:
 def _others(view: ContextView) -> str:
     counts = ", ".join(f"{number} {entity}" for entity, number in view.others.items())
     return f"Known beside, not listed: {counts}." if counts else ""
+
+
+def _cut_note(view: ContextView) -> str:
+    return f"Cut: {'; '.join(map(inert, view.cut))}." if view.cut else ""
 
 
 def _omission_note(view: ContextView) -> str:

@@ -204,6 +204,8 @@ class Conversation(ActivityMap):
     Attributes:
         id: what the application calls it.
         owner: the tenant or user it belongs to, as text; `None` without one.
+        desk: the bound toolset that has opened it, if any; a `Context` reads rows with its
+            sessions.
 
     Example:
         >>> chat = registry.conversation("chat-7")
@@ -229,18 +231,21 @@ class Conversation(ActivityMap):
     ) -> None:
         super().__init__(address, store, entities, caches, telemetry, schemas=schemas)
         self._open = open_conversation
+        self.desk: Any = None
 
     def _under(self, schemas: Schemas) -> Conversation:
         """Return the conversation for the same tables under another `schema_translate_map`.
 
         The two have separate caches; the store knows the schemas of each ref.
         """
-        return Conversation(
+        conversation = Conversation(
             *(self._address, self._store, self._entities, self._caches.under(schemas)),
             telemetry=self._telemetry,
             open_conversation=self._open,
             schemas=schemas,
         )
+        conversation.desk = self.desk
+        return conversation
 
     @property
     def aio(self) -> AsyncConversation:
@@ -282,7 +287,9 @@ class Conversation(ActivityMap):
         new = Address(new_id, self.owner)
         self._reconcile_all()
         self._store.fork(self._address, new_id)
-        return self._open(new)
+        branch = self._open(new)
+        branch.desk = self.desk
+        return branch
 
     def forget(self) -> None:
         """Delete the conversation with all its refs and drafts.

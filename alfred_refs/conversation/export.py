@@ -4,7 +4,7 @@
 `RefRegistry.import_conversation()`. It contains only JSON's own values, and keys as text with
 their type, so no JSON library rounds a number:
 
-    {"format": "alfred_refs.conversation", "version": 4,
+    {"format": "alfred_refs.conversation", "version": 5,
      "id": "chat-7", "owner": "ann", "turn": 3, "begun_at": "2026-11-22T10:00:00+00:00",
      "last": {"recipe": 2},
      "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2",
@@ -15,11 +15,12 @@ their type, so no JSON library rounds a number:
      "drafts": [{"ref": "gen_recipe_1", "content": {"name": "Soup"}, "label": "Soup", "turn": 1,
                  "edited": 3, "version": 2, "state": "pending"}],
      "activity": [{"ref": "recipe_1", "action": "read", "actor": "model", "first_turn": 1,
-                   "last_turn": 2, "seen_turn": 2, "seen": {"name": "Butter Chicken"}}],
+                   "last_turn": 2, "fields": ["name"]}],
      "steps": [{"turn": 2, "number": 1, "content": {"action": "step_complete"}}]}
 
 A draft has a `key` too, if one is reserved for its row. What versions added: 2 drafts, 3 `tables`
-(the tables of the entities), 4 activity and steps. All versions can be read.
+(the tables of the entities), 4 activity and steps. Version 5 has the names of the fields that a
+model was shown, where 4 had their values. All versions can be read.
 
 >>> data = chat.export()
 >>> data["refs"][0]["ref"], data["last"]
@@ -75,7 +76,7 @@ from alfred_refs.store import (
 )
 
 FORMAT = "alfred_refs.conversation"
-VERSION = 4
+VERSION = 5
 _OLDEST_VERSION = 1
 
 # Writing
@@ -147,8 +148,7 @@ def _activity_to_json(entry: ActivityEntry) -> dict[str, Any]:
         **_without_nulls(
             reason=entry.reason,
             demoted=entry.demoted or None,
-            seen_turn=entry.seen_turn,
-            seen=entry.seen,
+            fields=None if entry.fields is None else list(entry.fields),
         ),
     }
 
@@ -162,6 +162,8 @@ def _without_nulls(**fields: Any) -> dict[str, Any]:
 _REMEDY = "give what Conversation.export() returned, unchanged"
 _MAX_TABLE_NAME = 127  # a table's name with its schema: 63 bytes each
 _MAX_KEY_DEPTH = 8  # levels of composite keys
+_MAX_FIELD_NAME = 255
+_RELATED = "…"  # before version 5, first character of a relationship's name
 _FIELD = re.compile(r"[a-z][a-z_]{0,30}", re.ASCII)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
@@ -264,6 +266,19 @@ def _entity_name(text: str) -> str:
     return text
 
 
+def _field_name(text: str) -> str:
+    if not 0 < len(text) <= _MAX_FIELD_NAME or not text.isprintable():
+        raise ValueError("not the name of a field")
+    return text
+
+
+def _names_of_values(fields: Any) -> Any:
+    """Return the names of the fields in a copy of a row, as versions before 5 had it."""
+    if not isinstance(fields, dict):
+        return fields
+    return [name.removeprefix(_RELATED) for name in fields if isinstance(name, str)]
+
+
 def _table_name(text: str) -> str:
     if not 0 < len(text) <= _MAX_TABLE_NAME or not text.isprintable():
         raise ValueError("not a table's name")
@@ -273,6 +288,7 @@ def _table_name(text: str) -> str:
 _Name = Annotated[str, AfterValidator(_entity_name)]
 _Turn = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 _Count = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+_FieldNames = list[Annotated[str, AfterValidator(_field_name)]]
 
 
 class _Strict(BaseModel):
@@ -312,12 +328,15 @@ class _Activity(_Strict):
     last_turn: _Turn
     reason: Annotated[str, Field(max_length=10_000)] | None = None
     demoted: bool = False
+    fields: _FieldNames | None = None
+    # before version 5, a copy of what the model was shown, and when
+    seen: Annotated[_FieldNames | None, BeforeValidator(_names_of_values)] = None
     seen_turn: _Turn | None = None
-    seen: Annotated[Any, BeforeValidator(_document_from_json)] = None
 
     def entry(self) -> ActivityEntry:
-        fields = {**dict(self), "seen": None if self.seen is None else json.loads(self.seen)}
-        return ActivityEntry(gone=None, label=None, **fields)
+        values = {name: value for name, value in self if name not in ("seen", "seen_turn")}
+        fields = self.seen if self.fields is None else self.fields
+        return ActivityEntry(**{**values, "gone": None, "label": None, "fields": fields})
 
 
 class _Step(_Strict):

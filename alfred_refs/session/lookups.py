@@ -154,13 +154,25 @@ class MissingRows:
         Raises:
             GoneRefError: one does not exist.
         """
+        gone, hidden = self.split(entity, identity, keys)
+        if gone:
+            raise self.conversation.gone_error(gone[0], entity)
+        return hidden
+
+    def split(
+        self, entity: str, identity: Identity, keys: Mapping[str, Key]
+    ) -> tuple[list[str], list[str]]:
+        """Return the refs of rows that do not exist, and of rows that may be hidden.
+
+        One statement; the arguments are those of `check`.
+        """
         result = self._look_up(identity, keys.values())
         missing = [ref for ref, key in keys.items() if key not in result.existing]
         if not missing or result.may_be_hidden:
-            return missing
+            return [], missing
         if result.is_alone and not result.has_written:
             self.conversation.note_gone([(entity, keys[ref]) for ref in missing], "was deleted")
-        raise self.conversation.gone_error(missing[0], entity)
+        return missing, []
 
     def check_column_keys(self, column_keys: Iterable[tuple[KeyColumn, Any]]) -> None:
         """Check that the rows exist whose refs a statement compares with their primary key.

@@ -71,11 +71,12 @@ def add_activity(activity: ActivityByKey, more: Iterable[Activity]) -> None:
                 activity[each.key] = each
             continue
         last = each if _WEIGHTS.get(each.action, 2) >= _WEIGHTS.get(known.action, 2) else known
-        seen = {**(known.seen or {}), **(each.seen or {})} or None
-        heads = {**(known.heads or {}), **(each.heads or {})} or None
+        fields = known.fields
+        if each.fields is not None:
+            fields = [*dict.fromkeys([*(fields or ()), *each.fields])]
         label = each.label or known.label
         shown = each.shown or known.shown
-        activity[each.key] = replace(last, seen=seen, heads=heads, label=label, shown=shown)
+        activity[each.key] = replace(last, fields=fields, label=label, shown=shown)
 
 
 # The log of a transaction

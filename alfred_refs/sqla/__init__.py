@@ -29,6 +29,7 @@ from .concurrency import (
     async_list_method as async_list_method,
     async_method as async_method,
     can_wait as can_wait,
+    in_greenlet as in_greenlet,
     wait_for as wait_for,
 )
 from .engines import (

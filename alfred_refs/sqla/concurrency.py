@@ -32,7 +32,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from sqlalchemy import Engine
-from sqlalchemy.util.concurrency import await_only, greenlet_spawn, in_greenlet
+from sqlalchemy.util.concurrency import await_only, greenlet_spawn, in_greenlet as in_greenlet
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -28,7 +28,6 @@ A process uses one store: `memory` and `postgres` are imported when they are fir
 
 from .protocol import Store as Store
 from .values import (
-    INSIDE as INSIDE,
     KEPT_TURNS as KEPT_TURNS,
     NO_LABELS as NO_LABELS,
     NOTED_EVERY as NOTED_EVERY,
@@ -53,7 +52,6 @@ from .values import (
 )
 
 __all__ = [
-    "INSIDE",
     "KEPT_TURNS",
     "NOTED_EVERY",
     "Action",

@@ -27,7 +27,6 @@ are no tables, and finding the refs of one entity reads all refs of the conversa
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +42,6 @@ from alfred_refs.errors import ConversationExistsError, DraftKeyError, UnknownCo
 from alfred_refs.mapping.keys import EntityKey, Key, Ref
 from alfred_refs.store.values import (
     KEPT_TURNS,
-    LARGEST,
     NO_LABELS,
     Action,
     Activity,
@@ -432,9 +430,6 @@ class MemoryStore:
             conversation = self._begin(address)
             oldest = conversation.turn - KEPT_TURNS
             conversation.steps = [step for step in conversation.steps if step.turn > oldest]
-            for ref, entry in conversation.activity.items():
-                if entry.seen_turn is not None and entry.seen_turn <= oldest:
-                    conversation.activity[ref] = replace(entry, seen=None)
             conversation.turn += 1
             return conversation.turn
 
@@ -664,14 +659,8 @@ def _merge_activity(
             entry,
             reason=known.reason,
             demoted=known.demoted and done.action == "linked",
-            seen_turn=known.seen_turn,
-            seen=None if done.action == "deleted" else known.seen,
         )
-    if done.seen is None or done.action == "deleted":
-        return entry
-    seen = merge_snapshots(entry.seen, done.seen, done.heads)
-    too_large = len(json.dumps(seen, ensure_ascii=False)) > LARGEST
-    return replace(entry, seen_turn=turn, seen=dict(done.seen) if too_large else seen)
+    return replace(entry, fields=_merge_fields(known, done, turn))
 
 
 def is_covered(known: Action, known_turn: int, new: Action, turn: int) -> bool:
@@ -685,15 +674,12 @@ def is_covered(known: Action, known_turn: int, new: Action, turn: int) -> bool:
     return new == "read" and known in _WRITTEN and known_turn == turn
 
 
-def merge_snapshots(
-    known: Mapping[str, Any] | None,
-    seen: Mapping[str, Any] | None,
-    heads: Mapping[str, Any] | None,
-) -> dict[str, Any] | None:
-    """Return a snapshot merged with what was shown now: the newest value of each field."""
-    if seen is None:
-        return None if known is None else dict(known)
-    merged = {**(known or {}), **seen}
-    for name, head in (heads or {}).items():
-        merged.setdefault(name, head)
-    return merged
+def _merge_fields(known: ActivityEntry | None, done: Activity, turn: int) -> list[str] | None:
+    """Return the names of the fields shown, now and in the last turns."""
+    if done.action == "deleted":
+        return None
+    before = None if known is None else known.fields
+    if done.fields is None:
+        return None if before is None else [*before]
+    is_recent = known is not None and known.last_turn > turn - KEPT_TURNS
+    return sorted({*done.fields, *((before or ()) if is_recent else ())})

@@ -14,21 +14,19 @@ attribute above the method that sends it.
 1
 
 There is one row for each ref: the last action on its row, the turns of the first and the last one,
-and a snapshot of the fields that the model was shown. `note` mints refs for keys that have none,
-and merges the snapshots, in one batch under the lock of the conversation's row: of two snapshots
-of a row, the later one has the fields of the earlier.
+and the names of the columns and relationships that the model was shown. Values are not stored:
+prompts read them. `note` mints refs for keys that have none, and adds the names, in one batch
+under the lock of the conversation's row. Names that are older than `KEPT_TURNS` are replaced.
 
 `activity` reads the last turns by one index and the retained refs by another, each from its end.
-Snapshots and steps older than `KEPT_TURNS` are deleted by `begin_turn`.
+Steps older than `KEPT_TURNS` are deleted by `begin_turn`.
 
 Limits: at most 2,000 entries are returned, and there is no history of actions, only the last one.
-A snapshot that would become longer than `LARGEST` is replaced by the newest.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from alfred_refs.errors import UnknownConversationError
@@ -46,7 +44,7 @@ from alfred_refs.store.sql import (
     typed_text,
 )
 from alfred_refs.store.values import (
-    LARGEST,
+    KEPT_TURNS,
     Activity,
     ActivityEntry,
     ActivityRecord,
@@ -61,15 +59,15 @@ if TYPE_CHECKING:
 
 _MOST = 2_000  # entries that `activity` returns, of each of its two kinds
 
-_ENTRY = "kind, number, action, actor, first_turn, last_turn, reason, demoted, seen_turn, content"
+_ENTRY = "kind, number, action, actor, first_turn, last_turn, reason, demoted, fields"
 
 # The actions to record, each with the number of its key; keys without ref are left out.
 _NOTED = f"""
     SELECT
-        counters.kind, mappings.number, noted.action, noted.seen, noted.heads,
+        counters.kind, mappings.number, noted.action, CAST(noted.fields AS json) AS fields,
         {WORKING_TURN} AS turn
-    FROM unnest(:p_noted, :p_noted_keys, :p_actions, :p_contents, :p_heads)
-        AS noted (entity, key, action, seen, heads)
+    FROM unnest(:p_noted, :p_noted_keys, :p_actions, :p_fields)
+        AS noted (entity, key, action, fields)
     JOIN alfred_refs_counter AS counters
         ON counters.conversation = :p_conversation AND counters.entity = noted.entity
     CROSS JOIN LATERAL (
@@ -80,22 +78,16 @@ _NOTED = f"""
     WHERE {OF_TABLE} AND {MINE}
 """
 
-# `merge_snapshots` of `memory` in SQL. `json` keeps numbers and the order of fields as they were
-# given, which `jsonb` does not.
-_MERGED = """(
-    SELECT coalesce(
-        json_object_agg(
-            key, coalesce(new.value, old.value, head.value)
-            ORDER BY old.place, new.place, head.place
-        ),
-        '{}'
+# `merge_fields` of `memory` in SQL. To concatenate null and an array is the array.
+_FIELDS = f"""CASE
+    WHEN noted.action = 'deleted' THEN NULL
+    WHEN noted.fields IS NULL THEN known.fields
+    ELSE ARRAY(
+        SELECT json_array_elements_text(noted.fields)
+        UNION
+        SELECT unnest(known.fields) WHERE known.last_turn > noted.turn - {KEPT_TURNS}
     )
-    FROM json_each(known.content) WITH ORDINALITY AS old (key, value, place)
-    FULL JOIN json_each(CAST(noted.seen AS json)) WITH ORDINALITY AS new (key, value, place)
-        USING (key)
-    FULL JOIN json_each(CAST(noted.heads AS json)) WITH ORDINALITY AS head (key, value, place)
-        USING (key)
-)"""
+END"""
 
 # `is_covered` of `memory` in SQL.
 _COVERED = """coalesce(
@@ -128,33 +120,24 @@ class PostgresActivity(PostgresRefs):
                 CASE WHEN {_COVERED} THEN known.action ELSE noted.action END AS action,
                 CASE WHEN {_COVERED} THEN known.actor ELSE :p_actor END AS actor,
                 known.demoted AND noted.action = 'linked' AS demoted,
-                CASE WHEN noted.seen IS NULL OR noted.action = 'deleted' THEN known.seen_turn
-                     ELSE noted.turn END AS seen_turn,
-                CASE WHEN noted.action = 'deleted' THEN NULL
-                     WHEN noted.seen IS NULL THEN known.content
-                     ELSE {_MERGED} END AS content,
-                noted.seen
+                {_FIELDS} AS fields
             FROM noted LEFT JOIN alfred_refs_activity AS known
                 ON known.conversation = :p_conversation
                 AND known.kind = noted.kind
                 AND known.number = noted.number
         )
         INSERT INTO alfred_refs_activity
-            (conversation, kind, number, first_turn, last_turn, action, actor, demoted, seen_turn,
-             content)
+            (conversation, kind, number, first_turn, last_turn, action, actor, demoted, fields)
         SELECT
             :p_conversation, kind, number, first_turn, last_turn, action, actor,
-            coalesce(demoted, false), seen_turn,
-            CASE WHEN length(CAST(content AS text)) > {LARGEST} THEN CAST(seen AS json)
-                 ELSE content END
+            coalesce(demoted, false), fields
         FROM merged
         ON CONFLICT (conversation, kind, number) DO UPDATE SET
             last_turn = excluded.last_turn,
             action = excluded.action,
             actor = excluded.actor,
             demoted = excluded.demoted,
-            seen_turn = excluded.seen_turn,
-            content = excluded.content
+            fields = excluded.fields
     """)
 
     # False if nothing could be recorded: another owner's conversation, or refs of other tables.
@@ -179,8 +162,7 @@ class PostgresActivity(PostgresRefs):
             "p_noted": [each.key[0] for each in done],
             "p_noted_keys": [encode(each.key[1]) for each in done],
             "p_actions": [each.action for each in done],
-            "p_contents": [_json_or_none(each.seen) for each in done],
-            "p_heads": [_json_or_none(each.heads) for each in done],
+            "p_fields": [_json_or_none(each.fields) for each in done],
             "p_actor": actor,
             "p_turn": turn,
         }
@@ -212,8 +194,7 @@ class PostgresActivity(PostgresRefs):
             SELECT
                 counters.entity, counters.table_name, found.number, mappings.gone, mappings.label,
                 found.action, found.actor, found.first_turn, found.last_turn, found.reason,
-                found.demoted, found.seen_turn, CAST(found.content AS text) AS content,
-                CAST(NULL AS integer) AS refs
+                found.demoted, found.fields, CAST(NULL AS integer) AS refs
             FROM found
             JOIN alfred_refs_counter AS counters
                 ON counters.conversation = :p_conversation AND counters.kind = found.kind
@@ -226,7 +207,7 @@ class PostgresActivity(PostgresRefs):
             ) AS mappings ON true
             UNION ALL
             SELECT
-                entity, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                entity, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                 last - forgotten
             FROM alfred_refs_counter
             WHERE conversation = :p_conversation AND last > forgotten
@@ -237,7 +218,7 @@ class PostgresActivity(PostgresRefs):
         WHERE conversations.conversation = :p_conversation
         """,
         "mine turn entity table_name number gone label action actor first_turn last_turn reason"
-        " demoted seen_turn content refs",
+        " demoted fields refs",
     )
 
     def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
@@ -346,8 +327,7 @@ class PostgresActivity(PostgresRefs):
         """
         SELECT
             counters.entity, found.number, NULL AS gone, NULL AS label, found.action, found.actor,
-            found.first_turn, found.last_turn, found.reason, found.demoted, found.seen_turn,
-            CAST(found.content AS text) AS content
+            found.first_turn, found.last_turn, found.reason, found.demoted, found.fields
         FROM alfred_refs_counter AS counters
         CROSS JOIN LATERAL (
             SELECT * FROM alfred_refs_activity
@@ -362,8 +342,7 @@ class PostgresActivity(PostgresRefs):
         ORDER BY counters.entity COLLATE "C", found.number
         LIMIT :p_limit
         """,
-        "entity number gone label action actor first_turn last_turn reason demoted seen_turn"
-        " content",
+        "entity number gone label action actor first_turn last_turn reason demoted fields",
     )
 
     def _activity_pages(self, fetch: Fetch, address: Address) -> Iterator[ActivityEntry]:
@@ -391,16 +370,17 @@ class PostgresActivity(PostgresRefs):
     _RESTORE_ACTIVITY = typed_text("""
         INSERT INTO alfred_refs_activity
             (conversation, kind, number, first_turn, last_turn, action, actor, reason, demoted,
-             seen_turn, content)
+             fields)
         SELECT
             :p_conversation, counters.kind, new.number, new.first_turn, new.last_turn, new.action,
-            new.actor, new.reason, new.demoted, new.seen_turn, CAST(new.content AS json)
+            new.actor, new.reason, new.demoted,
+            CASE WHEN new.fields IS NOT NULL
+                 THEN ARRAY(SELECT json_array_elements_text(CAST(new.fields AS json))) END
         FROM unnest(
             :p_entities, :p_numbers, :p_first_turns, :p_turns, :p_actions, :p_actors, :p_reasons,
-            :p_demoted, :p_seen_turns, :p_contents
+            :p_demoted, :p_fields
         ) AS new (
-            entity, number, first_turn, last_turn, action, actor, reason, demoted, seen_turn,
-            content
+            entity, number, first_turn, last_turn, action, actor, reason, demoted, fields
         )
         JOIN alfred_refs_counter AS counters
             ON counters.conversation = :p_conversation AND counters.entity = new.entity
@@ -418,8 +398,7 @@ class PostgresActivity(PostgresRefs):
             "p_actors": [entry.actor for entry in entries],
             "p_reasons": [entry.reason for entry in entries],
             "p_demoted": [entry.demoted for entry in entries],
-            "p_seen_turns": [entry.seen_turn for entry in entries],
-            "p_contents": [_json_or_none(entry.seen) for entry in entries],
+            "p_fields": [_json_or_none(entry.fields) for entry in entries],
         }
 
     _RESTORE_STEPS = typed_text("""
@@ -438,16 +417,16 @@ class PostgresActivity(PostgresRefs):
         }
 
 
-def _json_or_none(fields: Mapping[str, Any] | None) -> str | None:
-    return None if fields is None else json_text(fields)
+def _json_or_none(fields: Sequence[str] | None) -> str | None:
+    # an array of arrays would have to be rectangular
+    return None if fields is None else json_text(list(fields))
 
 
 def _entry(row: Row[Any]) -> ActivityEntry:
     return ActivityEntry(
         Ref(row.entity, row.number),
         *(row.gone, row.label, row.action, row.actor, row.first_turn, row.last_turn),
-        *(row.reason, row.demoted, row.seen_turn),
-        None if row.content is None else json.loads(row.content),
+        *(row.reason, row.demoted, None if row.fields is None else sorted(row.fields)),
     )
 
 

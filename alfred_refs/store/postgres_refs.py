@@ -422,22 +422,15 @@ class PostgresRefs(PostgresConnections):
         WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
         RETURNING turn
     """)
-    _FORGET_SEEN = typed_text(f"""
-        WITH old AS (
-            DELETE FROM alfred_refs_step
-            WHERE conversation = :p_conversation
-                AND turn <= {CURRENT_TURN} - {KEPT_TURNS}
-                AND {MINE}
-        )
-        UPDATE alfred_refs_activity SET content = NULL
+    _FORGET_STEPS = typed_text(f"""
+        DELETE FROM alfred_refs_step
         WHERE conversation = :p_conversation
-            AND content IS NOT NULL
-            AND seen_turn <= {CURRENT_TURN} - {KEPT_TURNS}
+            AND turn <= {CURRENT_TURN} - {KEPT_TURNS}
             AND {MINE}
     """)
 
     def begin_turn(self, address: Address) -> int:
-        batch = [self._LOCK_BEGUN, self._FORGET_SEEN, self._BEGIN_TURN]
+        batch = [self._LOCK_BEGUN, self._FORGET_STEPS, self._BEGIN_TURN]
         rows = self._write(batch, address_parameters(address), idempotent=False)
         if not rows:
             raise UnknownConversationError(address.id)

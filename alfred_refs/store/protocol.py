@@ -291,7 +291,7 @@ class Store(Protocol):
     def begin_turn(self, address: Address) -> int:
         """Begin the next turn, and return its number, from 1; begin the conversation if needed.
 
-        Snapshots and steps older than `KEPT_TURNS` are deleted.
+        Steps older than `KEPT_TURNS` are deleted.
         """
 
     def turn(self, address: Address) -> int:

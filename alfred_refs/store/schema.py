@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    ARRAY,
     URL,
     Boolean,
     Column,
@@ -169,7 +170,6 @@ drafts = Table(
     comment="content that was generated; once reserved a key never changes",
 )
 
-# Content is `json`, which keeps the order of fields in which the model saw them.
 activity = Table(
     "alfred_refs_activity",
     metadata,
@@ -177,7 +177,6 @@ activity = Table(
     Column("number", Integer, nullable=False),
     Column("first_turn", Integer, nullable=False, comment="of the first action"),
     Column("last_turn", Integer, nullable=False, comment="of the last action"),
-    Column("seen_turn", Integer, comment="when a model was last shown the row; null: never"),
     Column("kind", SmallInteger, nullable=False, comment="of the entity: see its counter"),
     Column(
         "demoted",
@@ -189,7 +188,7 @@ activity = Table(
     Column("action", Text, nullable=False, comment="the last one"),
     Column("actor", Text, nullable=False, comment="model or user: who did it"),
     Column("reason", Text, comment="why the ref is retained; null: it is not"),
-    Column("content", JSON, comment="what a model was shown of the row; refs, never keys"),
+    Column("fields", ARRAY(Text), comment="columns and relationships that a model was shown"),
     PrimaryKeyConstraint("conversation", "kind", "number"),
     Index("alfred_refs_activity_turn", "conversation", "last_turn"),
     Index(
@@ -197,12 +196,7 @@ activity = Table(
         *("conversation", "last_turn"),
         postgresql_where=text("reason IS NOT NULL"),
     ),
-    Index(
-        "alfred_refs_activity_seen",
-        *("conversation", "seen_turn"),
-        postgresql_where=text("content IS NOT NULL"),
-    ),
-    comment="what was done last with the rows of refs, and what a model saw of them",
+    comment="what was done last with the rows of refs, and which fields a model saw",
 )
 
 steps = Table(

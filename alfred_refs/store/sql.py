@@ -68,10 +68,9 @@ _TYPES: Mapping[Any, str] = {
     DateTime(timezone=True): "p_begun_at",
     ARRAY(Uuid): "p_chosen",
     ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations"
-    " p_noted p_actions p_actors p_reasons p_heads",
+    " p_noted p_actions p_actors p_reasons p_fields",
     ARRAY(LargeBinary): "p_keys p_noted_keys",
-    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits"
-    " p_first_turns p_seen_turns",
+    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits p_first_turns",
     ARRAY(Boolean): "p_demoted",
 }
 _PARAMETERS = {name: type_ for type_, names in _TYPES.items() for name in names.split()}

@@ -46,16 +46,7 @@ NOTED_EVERY = timedelta(hours=1)
 """How often the last use of a conversation is recorded: a write an hour costs nothing."""
 
 KEPT_TURNS = 10
-"""For how many turns snapshots and steps are kept."""
-
-INSIDE = "…"
-"""First character of a snapshot's field that lists the refs of related rows: several, one or none.
-
-Names of fields come from tables, never from values, so no value can pass for such a field.
-"""
-
-LARGEST = 20_000
-"""Characters of a snapshot as JSON. One that would become larger is replaced by the newest."""
+"""For how many turns steps, and the names of the fields that a model was shown, are kept."""
 
 NO_LABELS: Mapping[EntityKey, str] = MappingProxyType({})
 
@@ -307,16 +298,15 @@ class Activity:
     Attributes:
         key: of the row.
         action: what was done.
-        seen: the fields of the row that the model was shown; `None` if it was not shown.
-        heads: the beginnings of texts and lists that were shown shortened. A value that is known
-            from before takes precedence over its beginning.
+        fields: the columns and relationships that the model was shown, by name; empty if it was
+            shown the ref alone, `None` if nothing is known.
         label: what people call the row, for a ref that is new.
         shown: whether the row's ref was shown, so that it certainly has one.
 
     Example:
         >>> from alfred_refs.testing import MemoryStore
         >>> store, address = MemoryStore(), Address("chat-7")
-        >>> read = Activity(("recipe", 4711), "read", {"name": "Soup"})
+        >>> read = Activity(("recipe", 4711), "read", ["name"])
         >>> store.note(address, [read], "model")
         >>> [entry.action for entry in store.activity(address, turns=3).entries]
         ['read']
@@ -324,15 +314,14 @@ class Activity:
 
     key: EntityKey = field(repr=False)
     action: Action
-    seen: Mapping[str, Any] | None = None
-    heads: Mapping[str, Any] | None = None
+    fields: Sequence[str] | None = None
     label: str | None = None
     shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityEntry:
-    """The last action on the row of a ref, and what the model was shown of it.
+    """The last action on the row of a ref, and which of its fields the model was shown.
 
     Attributes:
         ref: never a draft's.
@@ -344,15 +333,15 @@ class ActivityEntry:
         last_turn: the turn of the last action.
         reason: why the ref is retained beyond the window; `None` if it is not.
         demoted: whether it is left out although it is in the window.
-        seen_turn: the turn in which the model was last shown the row; `None` if it never was.
-        seen: the fields that it was shown; `None` if they are no longer kept.
+        fields: the columns and relationships that the model was shown, by name and in no order;
+            `None` if that is not known.
 
     Example:
         >>> arguments = {"table": "recipes", "columns": ["name"]}
         >>> answer = desk.call("chat-7", None, "db_read", arguments)
         >>> [entry, _] = chat.activity(turns=3).entries
-        >>> str(entry.ref), entry.action, entry.actor, entry.seen
-        ('recipe_1', 'read', 'model', {'id': 'recipe_1', 'name': 'Soup'})
+        >>> str(entry.ref), entry.action, entry.actor, sorted(entry.fields)
+        ('recipe_1', 'read', 'model', ['id', 'name'])
     """
 
     ref: Ref
@@ -364,8 +353,7 @@ class ActivityEntry:
     last_turn: int
     reason: str | None = None
     demoted: bool = False
-    seen_turn: int | None = None
-    seen: Mapping[str, Any] | None = None
+    fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

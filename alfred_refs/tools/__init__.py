@@ -63,6 +63,7 @@ from alfred_refs.tools.rules import Hooks as Hooks, Reading as Reading, Writing 
 
 from .definitions import Ref as Ref
 from .errors import ToolError as ToolError
+from .reading import CurrentRow as CurrentRow, CurrentRows as CurrentRows, Fields as Fields
 from .toolset import BoundToolset as BoundToolset, ToolAnswer as ToolAnswer, Toolset as Toolset
 
 __all__ = [

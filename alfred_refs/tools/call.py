@@ -15,9 +15,8 @@ conversation, and what every verb needs of both: keys of refs (`resolve`), pendi
 (`pending_drafts`), refs of instances (`refs_of`), rows re-read after a flush (`reload`), JSON
 (`rendering`), and labels (`finish_answer`).
 
-`activities_in` lists the rows that an answer shows, for the registry's activity: later prompts
-can repeat what the model has seen. A row nested in another is recorded under its own key, and the
-outer row keeps only its ref, so there is one copy of each row, the newest.
+`activities_in` lists the rows that an answer shows, each with the names of the columns and
+relationships shown, for the registry's activity: later prompts read these again.
 
 Limits: hooks must not commit or roll back; that ends the call's transaction and raises
 `SetupError`. On databases other than PostgreSQL there is no time limit.
@@ -42,7 +41,7 @@ from alfred_refs.conversation import Draft, SessionConversation
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping import Key, parse_draft_ref, parse_ref, spells_uuid
 from alfred_refs.session import RefSession
-from alfred_refs.store import INSIDE, Action, Activity
+from alfred_refs.store import Action, Activity
 from alfred_refs.tools.answers import (
     ForeignRef,
     LabelMode,
@@ -60,7 +59,7 @@ from alfred_refs.tools.answers import (
 from alfred_refs.tools.filters import Keys
 from alfred_refs.tools.rules import Hooks, Row
 from alfred_refs.tools.serialization import limit_depth
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
+from alfred_refs.tools.tables import ToolTable, ToolTables
 
 # What the setting is now, and the lesser of that and ours from now on; 0 is no limit. The list is
 # evaluated from left to right.
@@ -482,8 +481,8 @@ def _key_of(instance: Any, table: ToolTable) -> Key:
     return table.keys.key_of(inspect(table.model).mapper.primary_key_from_instance(instance))
 
 
-RowView = tuple[str, Action, dict[str, Any] | None, dict[str, Any]]
-"""What an answer shows of a row: ref, action, complete values, cut values."""
+ShownRow = tuple[str, Action, Sequence[str]]
+"""What an answer shows of a row: its ref, the action, the names of columns and relationships."""
 
 
 def activities_in(
@@ -491,23 +490,24 @@ def activities_in(
 ) -> list[Activity]:
     """Return the activity entries for the rows of an answer; some rows may be there twice."""
     by_name = {table.name: table for table in tables}
-    cut = {path.partition(":")[0] for path in answer.get("cut", ())}
     shown = [
         each
         for part in (answer, *answer.get("also", ()))
         if part.get("table") in by_name
         for table, row in _table_rows(part, by_name[part["table"]])
-        for each in _row_views(row, table, "read", cut)
+        for each in _shown_rows(row, table, "read")
     ]
     return activities_of(shown, conversation)
 
 
-def activities_of(shown: Collection[RowView], conversation: SessionConversation) -> list[Activity]:
+def activities_of(
+    shown: Collection[ShownRow], conversation: SessionConversation
+) -> list[Activity]:
     """Return the activity entries for rows, under their keys; drafts have none."""
     keys = conversation.known_keys(ref for ref, *_ in shown)
     return [
-        Activity((parsed.entity, keys[ref]), action, seen, heads, shown=True)
-        for ref, action, seen, heads in shown
+        Activity((parsed.entity, keys[ref]), action, fields, shown=True)
+        for ref, action, fields in shown
         for parsed in (parse_ref(ref),)
         if parsed is not None and not parsed.draft and ref in keys
     ]
@@ -528,36 +528,22 @@ def _table_rows(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[T
                 yield target, row
 
 
-def _row_views(
-    row: Any, table: ToolTable, action: Action, cut: Iterable[str]
-) -> Iterator[RowView]:
+def _shown_rows(row: Any, table: ToolTable, action: Action) -> Iterator[ShownRow]:
     """Yield what is shown of a row, of rows nested in it, and of rows that it refers to."""
     if not isinstance(row, dict):
         return
     ref = row.get(table.ref_field)
-    whole: dict[str, Any] = {}
-    heads: dict[str, Any] = {}
     for name, value in row.items():
         column, target = table.columns.get(name), table.targets.get(name)
+        inside = value if isinstance(value, list) else [value]
         if column is None and target is not None:
-            inside = value if isinstance(value, list) else [value]
             for each in inside:
-                yield from _row_views(each, target, "linked", cut)
-            refs = [each[target.ref_field] for each in inside if isinstance(each, dict)]
-            kept = f"{INSIDE}{name}"
-            shown: Any = refs if isinstance(value, list) else (refs or [None])[0]
-        else:
-            kept, shown = name, value
-            yield from _ref_views(column, value, ref)
-        place = f"{ref}.{name}"
-        is_head = any(each.startswith(place) and each[len(place) :][:1] in "[." for each in cut)
-        (heads if is_head else whole)[kept] = shown
+                yield from _shown_rows(each, target, "linked")
+        elif column is not None and column.key is not None:
+            yield from ((each, "linked", ()) for each in inside if _is_other(each, ref))
     if isinstance(ref, str):  # groups have no ref
-        yield ref, action, whole, heads
+        yield ref, action, [name for name in row if name in table.columns or name in table.targets]
 
 
-def _ref_views(column: ToolColumn | None, value: Any, own: Any) -> Iterator[RowView]:
-    """Yield the refs in a column to other rows."""
-    for each in value if isinstance(value, list) else [value]:
-        if column is not None and column.key is not None and isinstance(each, str) and each != own:
-            yield each, "linked", None, {}
+def _is_other(ref: Any, own: Any) -> bool:
+    return isinstance(ref, str) and ref != own

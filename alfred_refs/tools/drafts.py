@@ -496,6 +496,27 @@ def is_draft_of(table: ToolTable, draft: Draft) -> bool:
     return issubclass(class_of(table.model, draft.content), table.model)
 
 
+def visible_content(
+    table: ToolTable, content: Mapping[str, Any], tables: ToolTables
+) -> dict[str, Any]:
+    """Return the content of a draft, or of a row nested in one, without hidden columns."""
+    table = tables.of_model(class_of(table.model, content)) or table
+    visible: dict[str, Any] = {}
+    for name, value in content.items():
+        target = table.targets.get(name)
+        if name in table.columns:
+            places = table.columns[name].places
+            visible[name] = map_document(value, places, key_number) if places else value
+        elif target is not None:
+            rows = value if isinstance(value, list) else [value]
+            inside = [
+                visible_content(target, each, tables) if isinstance(each, Mapping) else each
+                for each in rows
+            ]
+            visible[name] = inside if isinstance(value, list) else inside[0]
+    return visible
+
+
 def draft_number(ref: str) -> int:
     """Return the number of a ref."""
     parsed = parse_ref(ref)

@@ -28,17 +28,19 @@ characters is limited by `Limits`; the cursor continues after the last row shown
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, starmap
 from typing import Any
 
-from sqlalchemy import Select, and_, true
+from sqlalchemy import Select, and_, inspect, true
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Draft
-from alfred_refs.mapping import parse_ref
-from alfred_refs.tools.answers import Rendering, Shape, shape_of
+from alfred_refs.mapping import Key, parse_ref
+from alfred_refs.session import Identity, MissingRows
+from alfred_refs.tools.answers import Rendering, Room, Shape, shape_of
 from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.drafts import (
@@ -50,7 +52,13 @@ from alfred_refs.tools.drafts import (
     is_draft_of,
     matching_records,
 )
-from alfred_refs.tools.errors import invalid_cursor, invalid_filter, no_semantic_search, no_totals
+from alfred_refs.tools.errors import (
+    ToolError,
+    invalid_cursor,
+    invalid_filter,
+    no_semantic_search,
+    no_totals,
+)
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import (
     Condition,
@@ -76,8 +84,199 @@ from alfred_refs.tools.query import (
     totals_of,
 )
 from alfred_refs.tools.rules import Reading, Row
-from alfred_refs.tools.serialization import Verbatim
+from alfred_refs.tools.serialization import Verbatim, replace_keys
 from alfred_refs.tools.tables import ToolTable
+
+# Rows of prompts
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRow:
+    """A row as `db_read` would show it now.
+
+    Attributes:
+        ref: its ref.
+        label: what people call it; `None` if it has no label.
+        data: its values by name of column, with what hooks have added.
+        related: the rows of its relationships: a list, one, or none.
+    """
+
+    ref: str
+    label: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    related: Mapping[str, CurrentRow | Sequence[CurrentRow] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRows:
+    """Rows that were used before, as they are now.
+
+    Attributes:
+        rows: by ref.
+        deleted: the refs of rows that do not exist any more. Rows that are in neither are hidden
+            from the session: by the owner, the database, or a hook.
+        cut: where something was left out, as in an answer.
+    """
+
+    rows: Mapping[str, CurrentRow]
+    deleted: frozenset[str] = frozenset()
+    cut: Sequence[str] = ()
+
+
+Fields = Sequence[str] | None
+"""Names of columns and relationships; `None` for the columns that are shown by default."""
+
+_MAX_LEVELS = 3  # of related rows inside each other
+
+_PATH = re.compile(r"(\w+)\.(\w+)")  # the beginning of a path to what was cut
+
+
+class RowReader:
+    """Reads rows again that a model was shown before: one statement a table, and for labels.
+
+    Hooks, limits, hidden columns and refs are those of `db_read`. A table whose hook refuses the
+    read is skipped.
+
+    Args:
+        call: in whose session rows are read.
+        wanted: the fields of each row, by ref.
+        nested: the fields that were shown of rows inside of others, by ref.
+    """
+
+    def __init__(
+        self, call: Call, wanted: Mapping[str, Fields], nested: Mapping[str, Fields]
+    ) -> None:
+        self._call = call
+        self._tables = call.setting.tables
+        self._wanted = wanted
+        self._nested = nested
+        self._nested_columns: dict[str, set[str]] = {}  # of all rows of an entity
+        for ref, fields in nested.items():
+            entity = ref.rpartition("_")[0]
+            self._nested_columns.setdefault(entity, set()).update(fields or ())
+        self._room = call.room()
+        self._included: dict[ToolTable, Sequence[str]] = {}  # by hooks
+        self._labels: dict[str, str | None] = {}
+
+    def read(self) -> CurrentRows:
+        """Return the rows, without keys."""
+        found: dict[str, tuple[ToolTable, Row]] = {}
+        deleted: list[str] = []
+        cut: list[str] = []
+        for table, keys in self._by_table().items():
+            try:
+                rows, left_out = self._read_table(table, list(keys))
+            except ToolError:  # a hook has refused the read
+                continue
+            found |= {row[table.ref_field]: (table, row) for row in rows}
+            cut += left_out
+            missing = {ref: key for ref, key in keys.items() if ref not in found}
+            if missing:
+                deleted += self._deleted(table, missing)
+        answer = {"rows": [row for _, row in found.values()], "labels": self._labels, "cut": cut}
+        plain = replace_keys(answer, self._call.conversation, self._tables.shown)
+        self._labels = plain["labels"]
+        rows_by_ref = zip(found.items(), plain["rows"], strict=True)
+        return CurrentRows(
+            {
+                ref: self._current(row, table, self._wanted[ref], self._included[table])
+                for (ref, (table, _)), row in rows_by_ref
+            },
+            frozenset(deleted),
+            [each for each in plain["cut"] if self._is_shown(each)],
+        )
+
+    def _by_table(self) -> dict[ToolTable, dict[str, Key]]:
+        """Return the keys of the rows, by ref, in the table that has most of their fields."""
+        by_table: dict[ToolTable, dict[str, Key]] = {}
+        for ref, key in self._call.conversation.known_keys(self._wanted).items():
+            entity, fields = ref.rpartition("_")[0], {*(self._wanted[ref] or ())}
+            tables = [t for t in self._tables if t.entity == entity and t.key_parts(key)]
+            if tables:
+                table = max(tables, key=lambda table: len(fields.intersection(table.fields)))
+                by_table.setdefault(table, {})[ref] = key
+        return by_table
+
+    def _read_table(self, table: ToolTable, refs: Sequence[str]) -> tuple[list[Row], list[str]]:
+        """Return rows with the fields of all of them, and what was left out."""
+        arguments = DbRead(
+            table=table.name,
+            filters=[FilterClause(field=table.ref_field, op="in", value=list(refs))],
+            columns=self._columns(table, refs),
+        )
+        reading, rows, rendering = Reader(self._call).reread(arguments, len(refs), self._room)
+        self._included[table] = [path.partition(".")[0] for path in reading.include]
+        entities = self._call.conversation.entities
+        for row, instance, shape in rendering.shown:
+            label = entities.of_class(type(instance)).label
+            if label is not None:
+                loaded = sqla.state_of(instance).dict
+                self._labels[row[shape.table.ref_field]] = label.of_unredacted(loaded)
+        return rows, rendering.cut
+
+    def _columns(self, table: ToolTable, refs: Sequence[str]) -> list[str]:
+        """Return all fields of some rows, with the paths of related rows; and the label."""
+        names = {table.ref_field: None}
+        for ref in refs:
+            fields = self._wanted[ref]
+            names |= dict.fromkeys(_defaults(table) if fields is None else fields)
+        label = table.keys.label
+        if label is not None and label.attribute is not None:
+            names[label.attribute] = None
+        columns = [name for name in names if name in table.columns or name == table.ref_field]
+        return [*columns, *self._paths(table, names)]
+
+    def _paths(self, table: ToolTable, names: Iterable[str], level: int = 1) -> Iterator[str]:
+        """Yield the relationships among fields, with the columns to show of their rows."""
+        for name in names:
+            if name in table.columns or name not in table.includable:
+                continue
+            target = table.targets[name]
+            fields = self._nested_columns.get(target.entity, set())
+            yield from [f"{name}.{each}" for each in target.columns if each in fields] or [name]
+            if level < _MAX_LEVELS:
+                yield from (f"{name}.{path}" for path in self._paths(target, fields, level + 1))
+
+    def _deleted(self, table: ToolTable, missing: Mapping[str, Key]) -> list[str]:
+        identity = Identity(inspect(table.model).mapper.primary_key, table.keys.identity)
+        rows = MissingRows(self._call.session, self._call.conversation)
+        return rows.split(table.entity, identity, missing)[0]
+
+    def _current(
+        self, row: Row, table: ToolTable, fields: Fields, included: Sequence[str] = ()
+    ) -> CurrentRow:
+        """Return a row with its own fields; those that others of its table have are left out."""
+        own = {*(_defaults(table) if fields is None else fields), *included, table.ref_field}
+        others = {*table.columns, *table.includable} - own
+        others |= {f"_{name}_label" for name in others}
+        shown = {name: value for name, value in row.items() if name not in others}
+        related = {n: each for n, each in shown.items() if n in table.includable}
+        ref = row[table.ref_field]
+        return CurrentRow(
+            ref,
+            self._labels.get(ref),
+            {name: value for name, value in shown.items() if name not in related},
+            {name: self._related(each, table.targets[name]) for name, each in related.items()},
+        )
+
+    def _related(self, value: Any, table: ToolTable) -> CurrentRow | Sequence[CurrentRow] | None:
+        if isinstance(value, list):
+            return [self._nested_row(each, table) for each in value if isinstance(each, dict)]
+        return self._nested_row(value, table) if isinstance(value, dict) else None
+
+    def _nested_row(self, row: Row, table: ToolTable) -> CurrentRow:
+        fields = self._nested.get(row[table.ref_field])
+        return self._current(row, table, [*row] if fields is None else fields)
+
+    def _is_shown(self, cut: str) -> bool:
+        """Return whether a row's own fields include what was cut."""
+        path = _PATH.match(cut)
+        fields = None if path is None else self._wanted.get(path[1])
+        return path is None or fields is None or path[2] in fields
+
+
+def _defaults(table: ToolTable) -> list[str]:
+    return [name for name, column in table.columns.items() if column.shown]
 
 
 class Reader:
@@ -108,6 +307,32 @@ class Reader:
         if totals is not None:
             return TotalsReader(self._call).answer(reading, totals, refs.keys)
         return self._answer(reading, table, arguments, cursor, refs)
+
+    def reread(
+        self, arguments: DbRead, most: int, room: Room
+    ) -> tuple[Reading, list[Row], Rendering]:
+        """Read rows for a prompt: as `read` does, but rows that are not found are no error.
+
+        Args:
+            arguments: of the read.
+            most: how many rows there may be.
+            room: the space for their text.
+        """
+        table = self._setting.tables.by_name(arguments.table)
+        reading = Reading(self._call.session, table.model, arguments)
+        for hooks in self._setting.hooks_of(table):
+            hooks.before_read(reading)
+            check_filters(reading.arguments, table)
+        refs = self._resolve_filters(reading.arguments, table, None, None)
+        shape = shape_of(table, reading.arguments.columns, reading.include)
+        instances, _ = self._instances(reading, _Page(shape, most, None, refs))
+        rendering = self._call.rendering(instances, shape, reading.options)
+        rows = rendering.rows(instances, shape, room)
+        for hooks in self._setting.hooks_of(table):
+            hooks.after_read(reading, rows)
+        self._call.limit_hook_depth(rows, shape, rendering.cut)
+        self._call.finish_answer({}, (), rendering)
+        return reading, rows, rendering
 
     def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
         """Return the aggregates that a read asks for instead of rows."""

@@ -35,7 +35,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 from sqlalchemy import JSON, Column, inspect
 
-from alfred_refs.conversation import SessionConversation
+from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.errors import KeyColumnError
 from alfred_refs.mapping import (
     HIDDEN,
@@ -219,7 +219,7 @@ def limit_depth(value: Any, levels: int = MAX_DEPTH_SHOWN) -> tuple[Any, bool]:
 
 def replace_keys(
     value: Any,
-    conversation: SessionConversation,
+    conversation: Conversation | SessionConversation,
     entities: Container[str],
     longest: int | None = None,
 ) -> Any:
@@ -311,7 +311,9 @@ class _KeyReplacer:
             self._spellings |= found
         return text
 
-    def resolve(self, conversation: SessionConversation, entities: Container[str]) -> None:
+    def resolve(
+        self, conversation: Conversation | SessionConversation, entities: Container[str]
+    ) -> None:
         """Find or mint a ref for each key: at most two round trips."""
         candidates = dict.fromkeys(
             [*self._keys, *(k for s in self._spellings for k in _keys_of(s))]

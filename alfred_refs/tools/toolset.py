@@ -34,7 +34,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -43,7 +43,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from alfred_refs.conversation import Conversation, RefRegistry, SessionConversation
+from alfred_refs.conversation import Conversation, Draft, RefRegistry, SessionConversation
 from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, RefPolicy
 from alfred_refs.owners import Ownership
@@ -81,12 +81,13 @@ from alfred_refs.tools.definitions import (
     names_of,
     schemas_of,
 )
+from alfred_refs.tools.drafts import visible_content
 from alfred_refs.tools.faults import fault_of
 from alfred_refs.tools.filters import check_budget, check_filters
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import decode_arguments, notes_of
 from alfred_refs.tools.preconditions import check_expectations
-from alfred_refs.tools.reading import Reader
+from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
 from alfred_refs.tools.rules import Hooks
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
@@ -95,6 +96,7 @@ from alfred_refs.tools.writing import Creator, Writer
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import async_sessionmaker
 
+    from alfred_refs.context import Context
     from alfred_refs.session.asyncio import AsyncRefSession
     from alfred_refs.tools.sql.tool import QueryTool
 
@@ -149,6 +151,7 @@ class BoundToolset:
     Attributes:
         toolset: the toolset.
         tool: adds a function of the application to the tools; see `Toolset.tool`.
+        sessions: makes the sessions.
         registry: opens the conversations.
         is_async: whether the sessions are asynchronous.
         connections: how many calls can have a connection at a time; `None` if not known.
@@ -178,7 +181,7 @@ class BoundToolset:
         self.tool = toolset.tool
         self.registry = registry
         self.connections = max_connections(getattr(sessions, "kw", {}).get("bind"))
-        self._sessions: Any = sessions
+        self.sessions: Any = sessions
         self._by = by
         self._conversations = _ConversationCache(registry)
         self._threads = _Locks(threading.Lock)
@@ -207,7 +210,7 @@ class BoundToolset:
         given = self._session_arguments(conversation, owner)
 
         def attempt() -> Answer:
-            with self._sessions(**given) as session:
+            with self.sessions(**given) as session:
                 return self.toolset.call(session, tool, _object(arguments))
 
         with self._write_lock(self._threads, tool, conversation, owner):
@@ -245,7 +248,7 @@ class BoundToolset:
             given = self._session_arguments(conversation, owner)
 
             async def attempt() -> Answer:
-                async with self._sessions(**given) as session:
+                async with self.sessions(**given) as session:
                     return await self.toolset.call_async(session, tool, _object(arguments))
 
             try:
@@ -279,7 +282,24 @@ class BoundToolset:
             SetupError: an owner is missing, or not expected.
         """
         opened: Conversation = self._session_arguments(conversation, owner)["conversation"]
+        opened.desk = self
         return opened
+
+    def context(self, conversation: str, owner: Any, **options: Any) -> Context:
+        """Return the `Context` of a conversation, whose prompts read rows in sessions like these.
+
+        Args:
+            conversation: its id.
+            owner: as for `call`.
+            options: of `Context`, such as `window` and `templates`.
+
+        Raises:
+            SetupError: an owner is missing, or not expected.
+        """
+        from alfred_refs.context import Context  # noqa: PLC0415  # it is built on the tools
+
+        chat = self.conversation(conversation, owner)
+        return Context(chat, **options)
 
     def cover(self, conversation: str, owner: Any, value: Any) -> Any:
         """Return a value from another source with refs in place of keys; see `Conversation.scrub`.
@@ -583,6 +603,57 @@ class Toolset:
             if "error" in answer:
                 refused(answer["error"]["code"])
             return answer
+
+    def reread(
+        self, session: RefSession, wanted: Mapping[str, Fields], nested: Mapping[str, Fields]
+    ) -> CurrentRows:
+        """Return rows as `db_read` would show them now; prompts are made of them.
+
+        One statement for each table, and one for the labels of each table that refs lead to.
+        Nothing is recorded as activity.
+
+        Args:
+            session: a session in the conversation.
+            wanted: by ref, the names of the columns and relationships to show.
+            nested: the same of rows that may stand inside of others.
+
+        Raises:
+            SetupError: as for `call`.
+        """
+        modes: dict[LabelMode, LabelMode] = {"legend": "inline"}
+        setting = replace(
+            self._setting, labels=modes.get(self._setting.labels, self._setting.labels)
+        )
+        call = Call(setting, session, self._view_of(session))
+        try:
+            with (
+                preserve_transaction(session),
+                transaction(session, setting.limits.seconds),
+            ):
+                return RowReader(call, wanted, nested).read()
+        except Exception as error:
+            session.hide_keys(error)  # a hook's exception may contain keys
+            raise
+
+    def drafts_of(self, conversation: Conversation) -> list[Draft]:
+        """Return the pending drafts as a model sees them, without hidden columns and keys.
+
+        At most three round trips to the registry; empty if the tools have no drafts.
+        """
+        if not self.drafts:
+            return []
+        drafts = [
+            (draft, table)
+            for draft in conversation.drafts()
+            for table in (self.tables.of_entity(draft.entity),)
+            if table is not None
+        ]
+        contents = [visible_content(table, draft.content, self.tables) for draft, table in drafts]
+        plain = replace_keys(contents, conversation, self.tables.shown, self._setting.limits.text)
+        return [
+            replace(draft, content=content)
+            for (draft, _), content in zip(drafts, plain, strict=True)
+        ]
 
     @property
     def _tool_names(self) -> list[str]:

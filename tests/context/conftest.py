@@ -26,9 +26,11 @@ def toolset() -> Toolset:
 
 
 @pytest.fixture
-def context(conversation: Conversation, toolset: Toolset) -> Context:
-    """What the conversation tells."""
-    return Context(conversation, toolset=toolset)
+def context(
+    conversation: Conversation, toolset: Toolset, sessions: sessionmaker[RefSession]
+) -> Context:
+    """A context whose rows are read in sessions of the same database."""
+    return Context(conversation, toolset=toolset, sessions=sessions)
 
 
 @pytest.fixture

@@ -82,12 +82,12 @@ def test_a_poorer_read_and_an_update_erase_nothing(
 
 @pytest.mark.usefixtures("korma")
 def test_a_child_that_is_changed_is_told_once(context: Context, call: Call) -> None:
-    """By itself, as it is now; inside of the other row stands its ref."""
+    """As it is now, in the row that it belongs to."""
     call("db_update", table="parts", filters=is_("part_1"), data={"note": "basmati"})
     told = "\n".join(lines(context))
     assert told.count("basmati") == 1
     assert "rice" not in told
-    assert "  - part_1\n" in told
+    assert '  - part_1 (updated in turn 1) {"position": 1, "note": "basmati"}' in told
 
 
 @pytest.mark.usefixtures("korma")
@@ -173,13 +173,13 @@ def test_a_row_that_others_deleted_is_told_as_soon_as_it_is_known(
 def test_what_the_user_did_is_told_so(
     context: Context, korma: str, sessions: Sessions, conversation: Conversation
 ) -> None:
-    """The data is what the model saw: it is told that there is something newer."""
+    """With the values that the user gave, which the model has not read."""
     with sessions(conversation=conversation, by="user") as session:
         session.execute(update(Dish).where(Dish.id == korma).values(servings=9))
         session.commit()
     told = context.render("act")
     assert f'- {korma} "Korma" (updated by the user in turn 1)' in told
-    assert "9" not in told
+    assert '"servings": 9' in told
 
 
 def test_windows_pass(context: Context, korma: str, conversation: Conversation) -> None:
@@ -267,7 +267,8 @@ def test_a_mention_becomes_a_ref(
     said = f"cook @[Curry](dish:{keys['Curry']}) and @[me](https://a.b)"
     with sessions(conversation=conversation) as session:
         assert context.heard(session, said) == "cook dish_1 and @[me](https://a.b)"
-    assert lines(context) == ['- dish_1 "Curry" (mentioned by the user in turn 0)']
+    assert lines(context, "think") == ['- dish_1 "Curry" (mentioned by the user in turn 0)']
+    assert '"cuisine_id": "cuisine_1"' in context.render("act")
 
 
 @pytest.mark.parametrize("key", [str(uuid.UUID(int=7)), "x", "1", ""])
@@ -636,21 +637,19 @@ def test_rows_of_several_tables_that_a_call_makes_are_told(context: Context, cal
     assert any('"servings": 3' in line for line in told)
 
 
-def test_what_was_cut_gives_way_to_what_is_known(
+def test_a_prompt_is_cut_as_an_answer_is_and_says_so(
     conversation: Conversation, sessions: Sessions, tables: Engine
 ) -> None:
-    """A list of rows that is shown in part does not take the place of the whole."""
+    """The limits of the toolset hold for prompts too."""
     with Session(tables) as plain:
         parts = [Part(position=n, note="x" * 30) for n in range(4)]
         plain.add(Dish(name="Korma", parts=parts, extra={"text": "y" * 90}))
         plain.commit()
-    for limits in (Limits(), Limits(rows=2, text=50)):
-        with sessions(conversation=conversation, by="model") as session:
-            asked = {"table": "dishes", "columns": ["name", "extra", "parts"]}
-            answer = Toolset(MODELS, limits=limits, expect="optional").call(
-                session, "db_read", asked
-            )
+    toolset = Toolset(MODELS, limits=Limits(rows=2, text=50), expect="optional")
+    with sessions(conversation=conversation, by="model") as session:
+        asked = {"table": "dishes", "columns": ["name", "extra", "parts"]}
+        answer = toolset.call(session, "db_read", asked)
+    told = Context(conversation, toolset=toolset, sessions=sessions).render("act")
     assert len(answer["cut"]) == 2
-    told = Context(conversation).render("act")
-    assert told.count("- part_") == 4
-    assert "y" * 90 in told
+    assert f"Cut: {'; '.join(answer['cut'])}." in told
+    assert told.count("- part_") == 2

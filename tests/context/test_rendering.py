@@ -57,8 +57,8 @@ VIEW = ContextView(
 )
 
 ACT = """\
-The data below is a snapshot of what was read or written before. It is to tell what there is; \
-read a row again before you change it or rely on its values.
+These are the values of now. Read a row again before you write it: others may change it \
+meanwhile, and long values are shortened here.
 
 Older, kept as names; read them for data:
 - recipe_1 "Bread" (read in turn 2): "their favourite"

@@ -23,7 +23,6 @@ from alfred_refs.store import (
     Store,
 )
 from alfred_refs.store.memory import MemoryStore
-from alfred_refs.store.values import LARGEST
 from tests.profiles import examples
 
 pytestmark = pytest.mark.tables
@@ -52,12 +51,11 @@ def entry(store: Store, turns: int = KEPT_TURNS) -> ActivityEntry:
 
 def test_what_is_done_gives_a_row_its_ref_and_is_kept(store: Store) -> None:
     """The conversation is begun by it, and the label is told with the ref."""
-    seen = {"id": "recipe_1", "name": "Soup"}
-    store.note(CHAT, [Activity(SOUP, "read", seen, label="Soup")], "model")
+    store.note(CHAT, [Activity(SOUP, "read", ["name", "id"], label="Soup")], "model")
 
     assert store.activity(CHAT, 1).refs == {"recipe": 1}
     assert entry(store) == ActivityEntry(
-        ONE, None, "Soup", "read", "model", 0, 0, seen_turn=0, seen=seen
+        ONE, None, "Soup", "read", "model", 0, 0, fields=["id", "name"]
     )
 
 
@@ -110,31 +108,18 @@ def test_some_actions_do_not_hide_the_one_before(store: Store) -> None:
         assert (entry.action, entry.actor, entry.last_turn) == expected
 
 
-def test_what_was_seen_is_merged_field_by_field(store: Store) -> None:
-    """The newest value wins, a poorer read erases nothing, and order and numbers stay."""
-    first = {"id": "recipe_1", "name": "Soup", "steps": ["…"], "size": 1e22}
-    store.note(CHAT, [Activity(SOUP, "read", first)], "model")
+def test_the_names_of_fields_are_added_up(store: Store) -> None:
+    """In any order; another action leaves them as they are."""
+    store.note(CHAT, [Activity(SOUP, "read", ["name", "steps"])], "model")
     store.note(CHAT, [Activity(SOUP, "linked")], "model")
-    changed = Activity(SOUP, "updated", {"name": "Stew", "note": None}, {"steps": [], "text": "a"})
-    store.note(CHAT, [changed], "model")
-
-    seen = entry(store).seen or {}
-    assert list(seen.items()) == [
-        ("id", "recipe_1"),
-        ("name", "Stew"),
-        ("steps", ["…"]),
-        ("size", 1e22),
-        ("note", None),
-        ("text", "a"),
-    ]
+    store.note(CHAT, [Activity(SOUP, "updated", ["note", "name"])], "model")
+    assert entry(store).fields == ["name", "note", "steps"]
 
 
-def test_a_snapshot_that_grows_too_large_begins_anew(store: Store) -> None:
-    """What is kept of a row has a limit."""
-    store.note(CHAT, [Activity(SOUP, "read", {"a": "x" * (LARGEST - 20)})], "model")
-    store.note(CHAT, [Activity(SOUP, "read", {"b": "y" * 100})], "model")
-
-    assert entry(store).seen == {"b": "y" * 100}
+def test_a_row_whose_ref_alone_was_shown_has_no_fields(store: Store) -> None:
+    """That is another thing than not to know which."""
+    store.note(CHAT, [Activity(SOUP, "read"), Activity(PLAN, "read", [])], "model")
+    assert [each.fields for each in store.activity(CHAT, 1).entries] == [[], None]
 
 
 def test_of_old_turns_what_is_retained_is_told(store: Store) -> None:
@@ -179,13 +164,13 @@ def test_a_row_that_is_gone_is_told_so(store: Store) -> None:
     assert entry(store).gone == "was deleted"
 
 
-def test_what_was_seen_of_a_row_goes_with_it(store: Store) -> None:
+def test_the_fields_of_a_deleted_row_are_forgotten(store: Store) -> None:
     """A row that has its key later is another one."""
-    store.note(CHAT, [Activity(SOUP, "read", {"name": "Soup"})], "model")
-    store.note(CHAT, [Activity(SOUP, "deleted", {"name": "Soup"})], "model")
-    assert entry(store).seen is None
-    store.note(CHAT, [Activity(SOUP, "created", {"id": "recipe_1"})], "model")
-    assert entry(store).seen == {"id": "recipe_1"}
+    store.note(CHAT, [Activity(SOUP, "read", ["name"])], "model")
+    store.note(CHAT, [Activity(SOUP, "deleted", ["name"])], "model")
+    assert entry(store).fields is None
+    store.note(CHAT, [Activity(SOUP, "created", ["id"])], "model")
+    assert entry(store).fields == ["id"]
 
 
 def test_steps_are_numbered_in_their_turn(store: Store) -> None:
@@ -213,20 +198,28 @@ def test_windows_are_those_of_the_turn_that_is_worked_in(store: Store) -> None:
     assert len(store.activity(CHAT, 1, turn=1).entries) == 1
 
 
-def test_what_is_old_goes_as_turns_pass(store: Store) -> None:
-    """Steps and what was seen; that something was done with the row stays."""
+def test_old_steps_are_deleted_as_turns_pass(store: Store) -> None:
+    """Those of the last turns stay."""
     store.begin_turn(CHAT)
-    store.note(CHAT, [Activity(SOUP, "read", {"name": "Soup"})], "model")
     store.add_step(CHAT, "{}")
     for _ in range(KEPT_TURNS):
         store.begin_turn(CHAT)
-    assert (len(store.steps(CHAT, 99)), entry(store, 99).seen) == (1, {"name": "Soup"})
+    assert len(store.steps(CHAT, 99)) == 1
     store.begin_turn(CHAT)
-    assert (store.steps(CHAT, 99), entry(store, 99).seen, entry(store, 99).seen_turn) == (
-        [],
-        None,
-        1,
-    )
+    assert store.steps(CHAT, 99) == []
+
+
+def test_old_fields_are_replaced(store: Store) -> None:
+    """What a model saw long ago does not lengthen its prompts of today."""
+    store.note(CHAT, [Activity(SOUP, "read", ["description"])], "model")
+    for _ in range(KEPT_TURNS - 1):
+        store.begin_turn(CHAT)
+    store.note(CHAT, [Activity(SOUP, "read", ["name"])], "model")
+    assert entry(store).fields == ["description", "name"]
+    for _ in range(KEPT_TURNS):
+        store.begin_turn(CHAT)
+    store.note(CHAT, [Activity(SOUP, "read", ["size"])], "model")
+    assert entry(store).fields == ["size"]
 
 
 USES: list[Callable[[Store], object]] = [
@@ -258,7 +251,7 @@ def test_forks_exports_and_imports_carry_it_and_forgetting_ends_it(store: Store)
     """As all that is of a conversation."""
     fork, copy = Address("chat-8", "ann"), Address("chat-9", "ann")
     store.begin_turn(CHAT)
-    store.note(CHAT, [Activity(PLAN, "read"), Activity(SOUP, "read", {"name": "Soup"})], "model")
+    store.note(CHAT, [Activity(PLAN, "read"), Activity(SOUP, "read", ["name"])], "model")
     store.retain(CHAT, [ONE], "good", "user")
     store.add_step(CHAT, '{"a": 1}')
     before = store.activity(CHAT, 3), store.steps(CHAT, 3)
@@ -275,13 +268,12 @@ def test_forks_exports_and_imports_carry_it_and_forgetting_ends_it(store: Store)
 
 
 KEYS = st.sampled_from([SOUP, STEW, PLAN])
-VALUES = st.dictionaries(st.sampled_from("abc"), st.integers() | st.none(), max_size=3)
+FIELDS = st.lists(st.sampled_from("abc"), max_size=3, unique=True)
 ACTIVITY = st.builds(
     Activity,
     KEYS,
     st.sampled_from(["read", "linked", "created", "updated", "deleted", "mentioned"]),
-    st.none() | VALUES,
-    VALUES,
+    st.none() | FIELDS,
 )
 DONE = st.lists(ACTIVITY, min_size=1, max_size=3, unique_by=lambda each: each.key)
 REFS = st.lists(st.sampled_from([ONE, TWO, Ref("meal_plan", 1)]), max_size=2, unique=True)
@@ -308,8 +300,5 @@ def test_postgres_and_memory_agree_on_any_sequence(engine: Engine) -> None:
                 getattr(store, name)(address, *arguments)
         first, second = (store.activity(address, 3) for store in stores)
         assert first == second
-        assert [list(e.seen or ()) for e in first.entries] == [
-            list(e.seen or ()) for e in second.entries
-        ]
 
     agree()

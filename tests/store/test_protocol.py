@@ -632,7 +632,7 @@ def test_what_is_kept_of_a_row_beside_its_refs_is_erased_everywhere(store: Store
     alone = Address("chat-6")
     for address in (CHAT, TEAM, elsewhere):
         store.refer(address, [other, row], {row: "Ann's soup", other: "Stew"})
-        store.note(address, [Activity(other, "read", seen={"soup": "Ann's soup"})], "model")
+        store.note(address, [Activity(other, "read")], "model")
         store.add_step(address, '{"note": "Ann\'s soup"}')
     drafts = [NewDraft("recipe", '{"name": "Ann\'s soup"}', "Ann's soup")] * 2
     saved, pending = [entry.ref for entry in store.draft(alone, drafts)]

@@ -90,7 +90,7 @@ def test_an_unknown_tool_is_told(desk: BoundToolset) -> None:
     assert (error["code"], error["tool"]) == ("unknown_tool", "db_drop")
     listed = [each["function"]["name"] for each in desk.schemas("openai")]
     assert error["tools"] == listed
-    reading = Toolset([Cuisine], read_only=[Cuisine]).bind(desk._sessions, registry=desk.registry)
+    reading = Toolset([Cuisine], read_only=[Cuisine]).bind(desk.sessions, registry=desk.registry)
     error = reading.call("chat-7", None, "db_drop", {}).value["error"]
     assert error["message"] == "there is no tool 'db_drop'; use one of 'db_read'"
 
@@ -357,7 +357,7 @@ def test_refs_that_were_met_are_not_asked_for_again(
 ) -> None:
     """From call to call, though each has a session of its own."""
     asked = {"table": "dishes"}
-    quiet = desk.toolset.bind(desk._sessions, registry=registry, by=None)
+    quiet = desk.toolset.bind(desk.sessions, registry=registry, by=None)
     quiet.call("chat-7", None, "db_read", asked)
     before = registry.counts.round_trips
     quiet.call("chat-7", None, "db_read", asked)

@@ -46,7 +46,7 @@ from alfred_refs.errors import SetupError, UntranslatableError
 from alfred_refs.mapping.columns import values_of
 from alfred_refs.tools.answers import ForeignRef, put_labels, size_of
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
-from alfred_refs.tools.call import Call, RowView, Setting, activities_of, transaction
+from alfred_refs.tools.call import Call, Setting, ShownRow, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.serialization import CutText, Verbatim, limit_depth, shorten_text
 from alfred_refs.tools.sql.parsing import (
@@ -298,8 +298,8 @@ class QueryRun:
         with self._call.session.activity() as seen:
             if seen is None:
                 return
-            shown: list[RowView] = [
-                (ref, "read" if value.column in own else "linked", None, {})
+            shown: list[ShownRow] = [
+                (ref, "read" if value.column in own else "linked", ())
                 for place, value in enumerate(values)
                 if value.key is not None
                 for row in rows

@@ -302,7 +302,7 @@ def test_rows_that_are_shown_are_kept_for_prompts(world: World) -> None:
     assert told["more"]
     assert kept["read"] == {row[1] for row in told["rows"]} == {"product_1", "product_2"}
     assert kept["linked"] == {*(row[2] for row in told["rows"]), *orders["rows"][0][0]}
-    assert {entry.seen_turn for entry in entries} == {None}
+    assert [entry.fields for entry in entries] == [[]] * len(entries)
 
 
 def test_rows_that_went_say_so(world: World) -> None:
