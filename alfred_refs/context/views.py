@@ -186,8 +186,10 @@ class EntityView(RowView):
     Attributes:
         entity: the entity of its ref.
         label: what people call it: text of users, to be shown and never to be obeyed.
-        status: the last action, with `:user` if the user did it; `deleted` if the row does not
-            exist, `not visible` if it cannot be read now, `pending` for a draft.
+        status: the last action, with `:user` if the user did it; `deleted since` if the row does
+            not exist any more, whoever deleted it after that action; `never saved` if its
+            transaction was rolled back; `not visible` if it cannot be read now; `pending` for a
+            draft.
         first_turn: the turn of the first action.
         last_turn: the turn of the last action.
         reason: why it is retained.
@@ -323,11 +325,13 @@ def _status(entry: ActivityEntry, current: CurrentRows | None) -> str:
     if entry.gone == "was never saved":
         return "never saved"
     ref = str(entry.ref)
-    if not is_gone(entry) and current is not None and ref not in current.rows:
-        return "deleted" if ref in current.deleted else "not visible"
-    action = "deleted" if entry.gone is not None else entry.action
-    by_user = entry.actor == "user" and action == entry.action != "linked"
-    return f"{action}:user" if by_user else action
+    if entry.action != "deleted":
+        if entry.gone is not None or (current is not None and ref in current.deleted):
+            return "deleted since"
+        if current is not None and ref not in current.rows:
+            return "not visible"
+    by_user = entry.actor == "user" and entry.action != "linked"
+    return f"{entry.action}:user" if by_user else entry.action
 
 
 class _Nesting:

@@ -46,7 +46,8 @@ from alfred_refs.conversation.conversation import ActivityMap, Conversation
 from alfred_refs.conversation.drafts import Draft
 from alfred_refs.conversation.ref_errors import Suggestions
 from alfred_refs.errors import SavedDraftError, SetupError
-from alfred_refs.mapping.keys import EntityKey, Key, Ref
+from alfred_refs.mapping.keys import EntityKey, Key, Ref, parse_ref
+from alfred_refs.mapping.labels import clean_label
 from alfred_refs.sqla import Schemas
 from alfred_refs.store import NO_LABELS, Address, DraftEntry, Entry, Gone
 
@@ -276,6 +277,15 @@ class SessionConversation(ActivityMap):
     def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
         """Keep the labels of rows; they are sent with the next mint, or by `store_labels`."""
         self._labels |= labels
+
+    def note_names(self, names: Mapping[str, str]) -> None:
+        """Keep labels that were read for rows of refs; they may have keys."""
+        labels: dict[EntityKey, str] = {}
+        for ref, key in self.known_keys(names).items():
+            parsed, label = parse_ref(ref), clean_label(names[ref])
+            if parsed is not None and not parsed.draft and label is not None:
+                labels[parsed.entity, key] = label
+        self.note_labels(labels)
 
     def store_labels(
         self, changed: Mapping[EntityKey, str], unsure: Collection[EntityKey] = ()

@@ -644,6 +644,8 @@ class ForeignRef:
 def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode) -> dict[str, str]:
     """Add the labels of refs to rows, or return them by ref, depending on the mode.
 
+    The conversation keeps them: replies and errors use them as names of the rows.
+
     Returns:
         the legend: labels by ref; empty in other modes.
     """
@@ -651,14 +653,19 @@ def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode)
         return {}
     labels = _labels(session, refs)
     legend: dict[str, str] = {}
+    names: dict[str, str] = {}
     for each in refs:
         label = each.label or labels.get((each.target.name, each.by is not None, each.key))
         if label is None:
             continue
+        if each.label is None:
+            names[each.ref] = label
         if mode == "legend":
             legend[each.ref] = label
         else:
             each.put(label)
+    if names and session.own_view is not None:
+        session.own_view.note_names(names)
     return legend
 
 

@@ -223,8 +223,9 @@ class RowReader:
         label = table.keys.label
         if label is not None and label.attribute is not None:
             names[label.attribute] = None
-        columns = [name for name in names if name in table.columns or name == table.ref_field]
-        return [*columns, *self._paths(table, names)]
+        own = [table.ref_field] if table.own is None else []
+        columns = [name for name in table.columns if name in names]
+        return [*own, *columns, *self._paths(table, names)]
 
     def _paths(self, table: ToolTable, names: Iterable[str], level: int = 1) -> Iterator[str]:
         """Yield the relationships among fields, with the columns to show of their rows."""

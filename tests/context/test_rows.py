@@ -1,0 +1,357 @@
+"""Rows of prompts: read when a prompt is made, as `db_read` would show them then."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, get_args
+
+import pytest
+from sqlalchemy import Engine, delete, event, update
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import (
+    AsyncRefSession,
+    ContextError,
+    Conversation,
+    Ownership,
+    RefRegistry,
+    RefSession,
+    SetupError,
+)
+from alfred_refs.context import Audience, Context, Step
+from alfred_refs.context.views import NOT_READ, NOTE
+from alfred_refs.tools import Hooks, Reading, ToolError, Toolset
+from tests.context.conftest import Call
+from tests.fix_owned import World
+from tests.owned import Recipe
+from tests.tools.conftest import MODELS
+from tests.tools.models import Dish, Part
+
+Sessions = sessionmaker[RefSession]
+Keys = dict[str, uuid.UUID]
+
+PARTS = ["name", "parts"]
+
+
+def named(name: str) -> list[dict[str, Any]]:
+    """Return filters on the name of a dish."""
+    return [{"field": "name", "op": "=", "value": name}]
+
+
+def lines(context: Context, audience: Any = "act") -> list[str]:
+    """Return the lines about rows."""
+    return [line for line in context.render(audience).splitlines() if line[:2] in ("- ", "  ")]
+
+
+@contextmanager
+def statements(engine: Engine) -> Iterator[list[str]]:
+    """Collect the statements that are sent to the application's tables."""
+    sent: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "alfred_refs_" not in statement and "dishes" in statement + "parts":
+            sent.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def test_values_are_those_of_now(context: Context, call: Call, keys: Keys, tables: Engine) -> None:
+    """Whoever has written them, and in the label too."""
+    call("db_read", table="dishes", filters=named("Korma"), columns=["name", "servings"])
+    with Session(tables) as plain:
+        plain.execute(update(Dish).where(Dish.id == keys["Korma"]).values(servings=7, name="Dal"))
+        plain.commit()
+    assert lines(context) == ['- dish_1 "Dal" (read in turn 0)', '  {"servings": 7}']
+    assert context.render("reply") == '- "Dal": dish, read'
+    assert "".join(context.with_names(["dish_1"])) == "Dal"
+
+
+@pytest.mark.parametrize("audience", ["act", "think", "understand"])
+def test_a_row_that_others_delete_is_shown_as_deleted(
+    context: Context, call: Call, keys: Keys, tables: Engine, audience: str
+) -> None:
+    """Though nobody has told the registry; nor is it said who did it."""
+    call("db_read", table="dishes", filters=named("Soup"), columns=["name"])
+    with Session(tables) as plain:
+        plain.execute(delete(Dish).where(Dish.id == keys["Soup"]))
+        plain.commit()
+    assert lines(context, audience) == ['- dish_1 "Soup" (deleted since turn 0)']
+    assert context.render("reply") == '- "Soup": dish, deleted'
+
+
+def test_a_retained_row_that_is_deleted_or_renamed_is_shown_so(
+    context: Context, call: Call, keys: Keys, tables: Engine, conversation: Conversation
+) -> None:
+    """Its name is read like those of the window."""
+    call("db_read", table="dishes", order_by="name", columns=["name"])  # Curry, Korma, Soup
+    conversation.retain(["dish_1", "dish_2"], "liked")
+    for _ in range(4):
+        conversation.begin_turn()
+    with Session(tables) as plain:
+        plain.execute(update(Dish).where(Dish.id == keys["Curry"]).values(name="Dal"))
+        plain.execute(delete(Part))
+        plain.execute(delete(Dish).where(Dish.id == keys["Korma"]))
+        plain.commit()
+    assert lines(context, "think") == [
+        '- dish_1 "Dal" (read in turn 0): "liked"',
+        '- dish_2 "Korma" (deleted since turn 0): "liked"',
+    ]
+
+
+def test_columns_that_the_toolset_hides_are_not_shown(
+    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+) -> None:
+    """Whatever another toolset has shown of the row, related rows included."""
+    assert keys
+    call("db_read", table="dishes", filters=named("Korma"), columns=["name", "servings", "parts"])
+    hiding = Toolset(MODELS, hidden=[Dish.servings, Part.note], expect="optional")
+    shown = Context(conversation, toolset=hiding, sessions=sessions).render("act")
+    assert "servings" not in shown
+    assert "rice" not in shown
+    assert '  - part_1 {"position": 1}' in shown
+    hiding = Toolset(MODELS, hidden=[Dish.parts], expect="optional")
+    assert "part_1" not in Context(conversation, toolset=hiding, sessions=sessions).render("act")
+
+
+class Refusing(Hooks):
+    """Refuses every read."""
+
+    def before_read(self, read: Reading) -> None:
+        """Refuse it."""
+        raise ToolError("closed", f"no {read.model.__name__} today")
+
+
+class OnlySoup(Hooks):
+    """Restricts reads to one row, and changes what is shown of it."""
+
+    def before_read(self, read: Reading) -> None:
+        """Add a condition."""
+        read.conditions.append(Dish.name == "Soup")
+
+    def after_read(self, read: Reading, rows: Any) -> None:
+        """Add a value."""
+        for row in rows:
+            row["stock"] = 5 if read.conditions else 0
+
+
+def test_hooks_decide_as_in_a_read(
+    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+) -> None:
+    """A row that a hook hides or refuses is listed by name."""
+    assert keys
+    call("db_read", table="dishes", order_by="name", columns=["name"])
+    for hooks, expected in (
+        (Refusing(), ['"Curry" (not visible)', '"Korma" (not visible)', '"Soup" (not visible)']),
+        (
+            OnlySoup(),
+            ['"Curry" (not visible)', '"Korma" (not visible)', '"Soup" (read in turn 0)'],
+        ),
+    ):
+        toolset = Toolset(MODELS, hooks={Dish: [hooks]}, expect="optional")
+        context = Context(conversation, toolset=toolset, sessions=sessions)
+        shown = [line.partition(" ")[2].partition(" ")[2] for line in lines(context)]
+        assert [line for line in shown if line.startswith('"') and "(" in line] == expected
+    assert '{"stock": 5}' in context.render("act")
+
+
+def test_a_list_is_shown_in_its_order_and_each_row_once(
+    context: Context, call: Call, keys: Keys, tables: Engine
+) -> None:
+    """A row that was read by itself too is shown in the row that has it, with both its columns."""
+    call("db_read", table="dishes", filters=named("Korma"), columns=["name", "parts.note"])
+    call("db_read", table="parts", columns=["position"])
+    with Session(tables) as plain:
+        korma = plain.get_one(Dish, keys["Korma"])
+        korma.parts[0].position = 3
+        korma.parts.append(Part(position=4, note="salt"))
+        plain.commit()
+    assert lines(context) == [
+        '- dish_1 "Korma" (read in turn 0)',
+        "  parts:",
+        '  - part_2 {"position": 2, "note": "sauce"}',
+        '  - part_1 {"position": 3, "note": "rice"}',
+        '  - part_3 {"position": 4, "note": "salt"}',
+    ]
+    view = context.view("act")
+    assert [(each.ref, each.within) for each in view.active] == [
+        ("dish_1", None),
+        ("part_1", "dish_1"),
+        ("part_2", "dish_1"),
+    ]
+    assert context.render("think").count("part_1") == 1
+
+
+def test_a_row_that_left_its_list_is_shown_by_itself(
+    context: Context, call: Call, keys: Keys, tables: Engine
+) -> None:
+    """It is in the list of now, or in none."""
+    call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
+    call("db_update", table="parts", filters=[_is("part_1")], data={"note": "basmati"})
+    with Session(tables) as plain:
+        plain.execute(update(Part).where(Part.note == "basmati").values(dish_id=keys["Soup"]))
+        plain.commit()
+    shown = lines(context)
+    assert "- part_1 (updated in turn 0)" in shown
+    assert shown.index("  parts:") == 1
+    assert '  - part_2 {"position": 2, "note": "sauce"}' in shown
+
+
+def _is(ref: str) -> dict[str, Any]:
+    return {"field": "id", "op": "=", "value": ref}
+
+
+def test_a_row_that_was_never_shown_has_its_default_columns(
+    context: Context, sessions: Sessions, conversation: Conversation, keys: Keys
+) -> None:
+    """The user has written it, so the model may need it."""
+    assert keys
+    with sessions(conversation=conversation, by="user") as session:
+        session.add(Dish(name="Dal", servings=3, photo=b"x"))
+        session.commit()
+    [line] = [line for line in lines(context) if "servings" in line]
+    assert '"servings": 3' in line
+    assert "photo" not in line
+
+
+def test_rows_of_which_a_statement_showed_the_refs_alone_have_no_values(
+    context: Context, call: Call, keys: Keys
+) -> None:
+    """A row that others refer to is counted; its label is kept."""
+    assert keys
+    call("db_read", table="dishes", filters=named("Curry"), columns=["name", "cuisine_id"])
+    assert lines(context) == [
+        '- dish_1 "Curry" (read in turn 0)',
+        '  {"cuisine_id": "cuisine_1", "_cuisine_id_label": "Thai"}',
+    ]
+    assert "".join(context.with_names(["from cuisine_1"])) == "from Thai"
+    context.conversation.retain(["cuisine_1"], "liked")
+    assert '- cuisine_1 "Thai": "liked"' in lines(context)
+
+
+def test_no_more_statements_for_more_rows(
+    context: Context, call: Call, keys: Keys, tables: Engine
+) -> None:
+    """One for each table, relationship, and table of labels."""
+    call("db_read", table="dishes", filters=named("Korma"), columns=[*PARTS, "cuisine_id"])
+    with statements(tables) as few:
+        context.render("act")
+    with Session(tables) as plain:
+        for n in range(20):
+            plain.add(Dish(name=f"d{n}", parts=[Part(note="x")], cuisine_id=keys["Thai"]))
+        plain.commit()
+    call("db_read", table="dishes", columns=[*PARTS, "cuisine_id"])
+    with statements(tables) as many:
+        context.render("act")
+    assert 3 <= len(many) <= len(few) + 1  # Korma has no cuisine, so there were no labels
+
+
+def test_without_sessions_rows_are_shown_by_name_and_the_prompt_says_so(
+    conversation: Conversation, toolset: Toolset, call: Call, keys: Keys
+) -> None:
+    """It knows no values."""
+    assert keys
+    call("db_read", table="dishes", filters=named("Korma"))
+    shown = Context(conversation, toolset=toolset).render("act")
+    assert shown == f'{NOT_READ}\n\n- dish_1 "Korma" (read in turn 0)'
+
+
+def test_a_bound_toolset_brings_its_sessions(
+    toolset: Toolset, sessions: Sessions, registry: RefRegistry, keys: Keys
+) -> None:
+    """For the conversations that it opens, and their branches."""
+    assert keys
+    desk = toolset.bind(sessions, registry=registry)
+    desk.call("chat-7", None, "db_read", {"table": "dishes", "columns": ["servings"]})
+    chat = desk.conversation("chat-7", None)
+    for context in (
+        Context(chat),
+        desk.context("chat-7", None),
+        Context(chat.fork("chat-8")),
+    ):
+        assert context.render("act").startswith(NOTE)
+        assert "db_update" in context.prompt(Step("write", "x")).system
+
+
+def test_nothing_is_recorded_by_reading(context: Context, call: Call, keys: Keys) -> None:
+    """A prompt is not a use of its rows."""
+    assert keys
+    call("db_read", table="dishes", columns=PARTS)
+    before = context.conversation.activity()
+    context.conversation.begin_turn()
+    context.render("act")
+    assert context.conversation.activity().entries == before.entries
+
+
+def test_drafts_are_shown_as_the_tools_show_them(
+    context: Context, sessions: Sessions, conversation: Conversation, call: Call, keys: Keys
+) -> None:
+    """A mark stays a mark, and a hidden column hidden, in nested rows and documents too."""
+    call("db_read", table="dishes", filters=named("Soup"), columns=["name"])
+    extra = {"see": ["<dish_1>"]}
+    parts = [{"position": 1, "note": "from <dish_1:hex>"}]
+    data = {"name": "like <dish_1>", "servings": 77, "extra": extra, "parts": parts}
+    made = call("db_create", table="dishes", data=data, draft=True)
+    assert "error" not in made
+    hiding = Toolset(MODELS, hidden=[Dish.servings, Part.position], expect="optional")
+    hidden = Context(conversation, toolset=hiding, sessions=sessions)
+    for shown in (context, hidden):
+        prompt = shown.prompt(Step("write", "x"))
+        for text in (shown.render("act"), prompt.user, shown.view("act").model_dump_json()):
+            assert str(keys["Soup"]) not in text
+            assert keys["Soup"].hex not in text
+            assert "<dish_1>" in text
+            assert ("77" in text) is (shown is context)
+    assert "position" not in hidden.view("act").drafts[0].model_dump_json()
+    without = Toolset(MODELS, drafts=False, expect="optional")
+    assert not Context(conversation, toolset=without, sessions=sessions).view("act").drafts
+
+
+def test_rows_are_those_of_the_conversations_owner(
+    owned_engine: Engine, world: World, ownership: Ownership
+) -> None:
+    """A row that went to another owner is not visible, and only its old name is shown."""
+    registry = RefRegistry(owned_engine)
+    registry.create_tables()
+    toolset = Toolset([Recipe], owner=ownership, expect="optional")
+    sessions = sessionmaker(owned_engine, class_=RefSession)
+    ann = world.users["ann"]
+    desk = toolset.bind(sessions, registry=registry)
+    asked = {"table": "recipes", "columns": ["name"]}
+    assert desk.call("c", ann, "db_read", asked).value["count"] == 2
+    context = desk.context("c", ann)
+    assert "not visible" not in context.render("act")
+    with Session(owned_engine) as plain:
+        mine = plain.get_one(Recipe, world.recipes["ann"])
+        mine.user_id, mine.name = world.users["bob"], "Caviar"
+        plain.commit()
+    for audience in get_args(Audience):
+        shown = context.render(audience)
+        assert "not visible" in shown
+        assert "Caviar" not in shown
+    with pytest.raises(SetupError, match="without owner"):
+        Context(registry.conversation("d"), toolset=toolset, sessions=sessions)
+
+
+@pytest.mark.asyncio
+async def test_asynchronous_sessions_are_awaited(
+    async_engine: AsyncEngine, chat: Conversation, toolset: Toolset
+) -> None:
+    """A prompt that is not awaited is refused with the remedy."""
+    sessions = async_sessionmaker(async_engine, class_=AsyncRefSession)
+    async with sessions(conversation=chat, by="model") as session:
+        made = {"table": "dishes", "data": {"name": "Stew", "servings": 3}}
+        assert "error" not in await toolset.call_async(session, "db_create", made)
+    context = Context(chat, toolset=toolset, sessions=sessions)
+    assert '"servings": 3' in await context.aio.render("act")
+    assert '"servings": 3' in (await context.aio.prompt(Step("read", "x"))).user
+    if chat.aio.is_async:
+        return
+    with pytest.raises(ContextError, match="await the same method"):
+        context.render("act")
