@@ -46,6 +46,7 @@ from .keys import (
 from .labels import clean_label as clean_label
 from .text import (
     HIDDEN as HIDDEN,
+    KEY_MARGIN as KEY_MARGIN,
     CutTextError as CutTextError,
     FoundKey as FoundKey,
     KeySpelling as KeySpelling,

@@ -113,11 +113,16 @@ def redact_keys(text: str, ref_of: RefOf = lambda _: None) -> str:
     return "".join([*pieces, text[end:]]) if pieces else text
 
 
+KEY_MARGIN = 100
+"""Characters after a cut in which a key that the cut goes through ends, in every spelling."""
+
+
 def head(text: str, most: int) -> str:
     """Return the first characters of a text, at most so many; a key is never cut through."""
     if len(text) <= most:
         return text
-    through = (start for start, end in key_spans(text) if start < most < end)
+    # no more of the text is searched: a text of megabytes may be one key after the other
+    through = (start for start, end in key_spans(text[: most + KEY_MARGIN]) if start < most < end)
     return text[: next(through, most)]
 
 

@@ -42,7 +42,7 @@ from typing import Any, Protocol, cast
 
 from sqlalchemy import Column, Connection, ForeignKeyConstraint, Table
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import NoReferenceError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import DataError, NoReferenceError, SQLAlchemyError, StatementError
 
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
@@ -62,6 +62,9 @@ _REDACTED = "_alfred_refs_worded"
 # Attributes of drivers' exceptions that hold sentences; others hold names and codes.
 _SENTENCES = {"message", "detail", "hint", "context", "internal_query", "query", "pgerror"}
 _SENTENCE_FIELDS = {ord(field) for field in "MDHWq"}  # the same, in PostgreSQL's wire protocol
+
+# what the code of a driver raises while it makes Python values
+_UNREADABLE = (ValueError, OverflowError)
 
 RedactText = Callable[[str], str]
 
@@ -162,24 +165,33 @@ class _NoRefs:
         return ()
 
 
-def hide_keys(context: ExceptionContext) -> None:
+def hide_keys(context: ExceptionContext) -> DataError | None:
     """Redact an error of the driver, if a session works on its connection.
 
     Listens to `handle_error`.
+
+    Returns:
+        the exception to raise instead: a `DataError` for a value that Python cannot hold, such as
+        a date of the year 10000. psycopg raises one itself; psycopg2 and asyncpg raise the error
+        of `datetime` or `json`.
     """
     connection = context.connection
     sessions: Sequence[ErrorRedaction] = vars(connection).get(_SESSIONS, ()) if connection else ()
     for session in sessions:
         session.has_errors = True
         session.is_disconnected = session.is_disconnected or context.is_disconnect
-    if not sessions or all(session.boundary.raw for session in sessions):
-        return
-    compiled = getattr(context.execution_context, "compiled", None)
-    conversations = [session.boundary.conversation for session in sessions]
-    refs = conversations[0] if len(sessions) == 1 else _NoRefs()
-    errors = (context.original_exception, context.sqlalchemy_exception)
-    positions = getattr(compiled, "positiontup", None)
-    _redact(errors, refs, conversations[0], positions, by_driver=True)
+    if not sessions:
+        return None
+    if not all(session.boundary.raw for session in sessions):
+        compiled = getattr(context.execution_context, "compiled", None)
+        conversations = [session.boundary.conversation for session in sessions]
+        refs = conversations[0] if len(sessions) == 1 else _NoRefs()
+        errors = (context.original_exception, context.sqlalchemy_exception)
+        positions = getattr(compiled, "positiontup", None)
+        _redact(errors, refs, conversations[0], positions, by_driver=True)
+    error = context.original_exception
+    is_unreadable = context.execution_context is not None and type(error) in _UNREADABLE
+    return DataError(None, None, cast(Exception, error)) if is_unreadable else None
 
 
 # Exceptions

@@ -145,6 +145,7 @@ from .statements import (
     unreachable_parts as unreachable_parts,
     update_on_conflict as update_on_conflict,
     values_of as values_of,
+    with_compile_options as with_compile_options,
     with_conflict_values as with_conflict_values,
     with_many_values as with_many_values,
     with_params as with_params,

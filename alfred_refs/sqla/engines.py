@@ -120,11 +120,11 @@ def connection_cache(connection: Connection) -> dict[Any, Any]:
 
 
 def prepend_error_listener(
-    connection: Connection, listener: Callable[[ExceptionContext], None]
+    connection: Connection, listener: Callable[[ExceptionContext], BaseException | None]
 ) -> None:
     """Call a function for every error of a connection's dialect, before any other listener.
 
-    Listening twice is listening once.
+    An exception that it returns is raised instead. Listening twice is listening once.
     """
     # `event.listen(..., insert=True)` does not insert at the front for this event, and
     # `event.contains` compares the `id()` of engines, which may be that of one long deleted.

@@ -56,6 +56,7 @@ from sqlalchemy.orm import Bundle, ColumnProperty, InstanceState, Mapper
 from sqlalchemy.orm.util import AliasedInsp, LoaderCriteriaOption
 from sqlalchemy.sql import elements, visitors
 from sqlalchemy.sql.annotation import Annotated
+from sqlalchemy.sql.base import CompileState
 from sqlalchemy.sql.cache_key import HasCacheKey
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseElement, Grouping
@@ -350,6 +351,22 @@ def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
 
 
 # Options, and parts out of reach of `with_values`
+
+
+def with_compile_options(statement: Select[Any]) -> Select[Any]:
+    """Set the ORM's compile options of a SELECT, so that compiling it leaves its cache key alone.
+
+    The ORM sets them in place while it compiles, also in a subquery, and they are in the cache
+    key: a copy that is made after the first execution would be compiled once more.
+    """
+    # Private: `_compile_options`. Pinned by `test_a_plan_is_compiled_once`.
+    state: Any = CompileState.get_plugin_class(cast(Any, statement))
+    if hasattr(state, "default_compile_options"):
+        private = cast(Any, statement)
+        private._compile_options = state.default_compile_options.safe_merge(
+            private._compile_options
+        )
+    return statement
 
 
 def options_of(statement: Executable) -> Iterable[Any]:

@@ -68,7 +68,9 @@ _LIMIT = """SELECT current_setting('statement_timeout'), set_config('statement_t
               BETWEEN interval '1 microsecond' AND interval '{0} milliseconds'
          THEN current_setting('statement_timeout') ELSE '{0}ms' END, true)"""
 _RESTORE = "SELECT set_config('statement_timeout', '{}', true)"
-_READ_ONLY = "set_config('transaction_read_only', 'on', true)"
+# times without a zone mean UTC, as in all tools
+_READ_ONLY = """set_config('transaction_read_only', 'on', true),
+    set_config('TimeZone', 'UTC', true)"""
 
 
 @contextmanager

@@ -89,6 +89,7 @@ from alfred_refs.tools.errors import (
     invalid_total,
     unknown_column,
 )
+from alfred_refs.tools.exact import read_exact, select_exactly
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Condition, Conditions, Keys, comparable, operand
 from alfred_refs.tools.rules import Reading, Row
@@ -633,7 +634,9 @@ class TotalsReader:
             conditions.append(own.in_(self._call.statement_keys(reading.keys, totals.table)))
         statement = totals.statement(reading.arguments, conditions).limit(limit + 1)
         options = (each for each in reading.options if applies_everywhere(each))
-        return list(self._call.session.execute(statement.options(*options)))
+        types = [each.type for each in statement.selected_columns]
+        found = self._call.session.execute(select_exactly(statement).options(*options))
+        return [list(map(read_exact, types, row)) for row in found]
 
     def _foreign(self, rows: Sequence[Row], shape: Shape) -> Iterator[ForeignRef]:
         """Yield the refs in groups whose labels can be read; their keys are cached."""

@@ -39,7 +39,7 @@ from functools import cache
 from time import monotonic
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 from sqlglot import expressions as exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
@@ -111,6 +111,7 @@ _FACTS: Mapping[str, tuple[str, str]] = {
     "54023": ("a function has too many arguments", "call it with fewer"),
 }
 _VALUE = "a value does not fit where it is used", "convert or leave out such values"
+_UNREADABLE = "a value is one that Python has not", "leave it out, or convert it to text"
 _TOO_MUCH = "it is more than the database can do at once", "ask for less"
 
 _ALIAS = re.compile(r"\b_[tqn]\d+(?:\.c\d+)?\b")
@@ -126,6 +127,8 @@ def fault_in(error: DBAPIError, names: Mapping[str, str], slow: float | None) ->
         slow: how many seconds the statement may take, if it took as long.
     """
     fields = driver_error_fields(error)
+    if fields["sqlstate"] is None and isinstance(error, DataError):
+        return invalid_sql(*_UNREADABLE)
     state = str(fields["sqlstate"])
     if state == _QUERY_CANCELED:
         return None if slow is None else too_slow(slow, _LESS)

@@ -66,6 +66,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, REAL
 from sqlalchemy.sql.elements import Null
 from sqlalchemy.types import NullType, TypeEngine
 
+from alfred_refs import sqla
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping import KeyColumn
 from alfred_refs.mapping.columns import values_of
@@ -658,7 +659,7 @@ class Building:
         attributes = [
             getattr(table.model, each.name).label(f"c{n}") for n, each in enumerate(columns, 1)
         ]
-        rows = select(*attributes)
+        rows = sqla.with_compile_options(select(*attributes))
         alias = (_materialize(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
         values = [
             Value(alias.c[f"c{n}"], each.name, each.key, each)

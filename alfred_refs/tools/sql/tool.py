@@ -38,16 +38,18 @@ from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
-from sqlalchemy import Enum, Integer, bindparam
+from sqlalchemy import ARRAY, Enum, Integer, String, Text, bindparam, case, cast, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlglot import expressions as exp
 
 from alfred_refs.errors import SetupError, UntranslatableError
+from alfred_refs.mapping import KEY_MARGIN
 from alfred_refs.mapping.columns import values_of
 from alfred_refs.tools.answers import ForeignRef, put_labels, size_of
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, Setting, ShownRow, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
+from alfred_refs.tools.exact import is_exact, read_exact, select_exact
 from alfred_refs.tools.serialization import CutText, Verbatim, limit_depth, shorten_text
 from alfred_refs.tools.sql.parsing import (
     Budget,
@@ -75,6 +77,14 @@ from alfred_refs.tools.tables import ToolTables
 ROW_LIMIT = "most"
 """The name of the parameter with the number of rows to read."""
 
+TEXT_LIMIT = "most_text"
+"""The name of the parameter with the number of characters to read of each text."""
+
+LIST_LIMIT = "most_items"
+"""The name of the parameter with the number of elements to read of each list."""
+
+_MIN_TEXT = 1_000  # characters of a text that are shown, however many columns there are
+
 _CAPACITY = 500  # the size of SQLAlchemy's compiled cache
 
 
@@ -88,6 +98,7 @@ class Plan:
         parameters: of the literals, by name.
         limit: which literal is the LIMIT.
         names: the aliases that are sent -> the model's names.
+        texts: how many columns have texts that are cut by PostgreSQL.
     """
 
     statement: Any
@@ -95,6 +106,7 @@ class Plan:
     parameters: Mapping[str, Parameter]
     limit: int | None
     names: Mapping[str, str]
+    texts: int
 
 
 @dataclass(slots=True)
@@ -165,9 +177,42 @@ class Plans:
             budget,
         )
         query = query_of(tree, Scope(building))
-        statement = query.statement.limit(bindparam(ROW_LIMIT, type_=Integer()))
-        plan = Plan(statement, query.values, literals.parameters, query.limit, building.names)
+        limited = query.statement.limit(bindparam(ROW_LIMIT, type_=Integer()))
+        plan = Plan(
+            _select_shown(limited, query.values, building),
+            query.values,
+            literals.parameters,
+            query.limit,
+            building.names,
+            sum(map(_is_cut, query.values)),
+        )
         return plan, literals
+
+
+def _is_cut(value: Value) -> bool:
+    """Return whether a value is a text that PostgreSQL cuts."""
+    is_text = isinstance(value.type, String) and not isinstance(value.type, Enum)
+    return is_text and value.key is None
+
+
+def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> Any:
+    """Return a SELECT of the rows of another, with as much of each value as is shown."""
+    if not any(_is_cut(v) or isinstance(v.type, ARRAY) or is_exact(v.type) for v in values):
+        return limited
+    columns = limited.subquery(building.alias("q", "the answer")).c
+    shown = map(_shown, values, columns)
+    return select(*(each.label(f"c{n}") for n, each in enumerate(shown, start=1)))
+
+
+def _shown(value: Value, column: Any) -> Any:
+    """Return what is selected to show a value."""
+    if _is_cut(value):
+        most, length = bindparam(TEXT_LIMIT, type_=Integer()), func.length(column)
+        cut = func.left(column, most, type_=Text()).op("||")(cast(length, Text()))
+        return case((length > most, cut), else_=column)
+    if isinstance(value.type, ARRAY):
+        return column[1 : bindparam(LIST_LIMIT, type_=Integer())]
+    return select_exact(column) if value.key is None and is_exact(value.type) else column
 
 
 def _has_star(tree: exp.Expression) -> bool:
@@ -185,6 +230,7 @@ class QueryRun:
         self._plans = plans
         self._limits = call.setting.limits
         self._cut: list[str] = []
+        self._most_text = self._limits.text
 
     def answer(self, arguments: DbQuery) -> dict[str, Any]:
         """Return the answer to a SELECT."""
@@ -192,6 +238,8 @@ class QueryRun:
         plan, literals = self._plans.of(
             arguments.sql, fenced=session.owner is not None, seconds=self._limits.seconds
         )
+        room = self._limits.characters // max(plan.texts, 1)
+        self._most_text = min(self._limits.text, max(room, _MIN_TEXT))
         limit = self._limits.rows if arguments.limit is None else arguments.limit
         row_limit = min(limit, self._limits.rows)
         with transaction(session, self._limits.seconds, only_reads=True):
@@ -225,7 +273,13 @@ class QueryRun:
         try:
             return list(
                 self._call.session.execute(
-                    plan.statement, {**parameters, ROW_LIMIT: row_limit}
+                    plan.statement,
+                    {
+                        **parameters,
+                        ROW_LIMIT: row_limit,
+                        TEXT_LIMIT: self._most_text + KEY_MARGIN,
+                        LIST_LIMIT: self._limits.related + 1,
+                    },
                 ).all()
             )
         except UntranslatableError:
@@ -259,7 +313,18 @@ class QueryRun:
         if value.key is not None:
             if not all(isinstance(each, str | None) for each in _as_list(loaded)):
                 raise no_refs()
-            return loaded
+            return self._few(loaded, place)
+        if _is_cut(value):
+            most = self._most_text + KEY_MARGIN
+            # PostgreSQL puts the length after a text that it has cut
+            length = int(loaded[most:]) if len(loaded) > most else len(loaded)
+            return self._text(loaded[:most], length, place)
+        if is_exact(value.type):
+            loaded = read_exact(value.type, loaded)
+        return self._json(value, self._few(loaded, place), place)
+
+    def _json(self, value: Value, loaded: Any, place: str) -> Any:
+        """Return a Python value as JSON."""
         column = value.column
         if column is not None:
             if isinstance(loaded, list | dict):
@@ -280,12 +345,26 @@ class QueryRun:
         if is_cut:
             self._cut.append(f"{place}: more {what}")
 
+    def _few(self, value: Any, place: str) -> Any:
+        """Return a list with as many elements as are shown."""
+        most = self._limits.related
+        if not isinstance(value, list) or len(value) <= most:
+            return value
+        self._cut.append(f"{place}: more than {most} elements")
+        return value[:most]
+
+    def _text(self, text: str, length: int, place: str) -> str:
+        """Return a text as it is shown, which is the begin of one of some length."""
+        short = shorten_text(text, self._most_text)
+        if not isinstance(short, CutText):
+            return short
+        short = CutText(short, length - len(short))
+        self._cut.append(f"{place}: {short.more} more characters")
+        return short
+
     def _short(self, value: Any, place: str) -> Any:
         if isinstance(value, str):
-            short = shorten_text(value, self._limits.text)
-            if isinstance(short, CutText):
-                self._cut.append(f"{place}: {short.more} more characters")
-            return short
+            return self._text(value, len(value), place)
         if isinstance(value, list):
             return [self._short(each, place) for each in value]
         if isinstance(value, dict):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from sqlalchemy import event
 
 from alfred_refs import sqla
+from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.errors import ToolError
 from alfred_refs.tools.sql.parsing import MAX_COST, Budget, parse_shape, shape_of, type_words
 from alfred_refs.tools.sql.tool import Plans
+from tests.tools.sql.models import Product
 from tests.tools.sql.world import World
 
 
@@ -97,3 +102,47 @@ def test_python_stops_when_the_time_of_a_statement_is_over() -> None:
         parse_shape(shape, Budget(0))
     with pytest.raises(ToolError, match="took longer than 0 seconds"):
         Budget(0).spend(1)
+
+
+def test_a_long_text_is_cut_by_postgresql(world: World) -> None:
+    """No more of it is fetched than an answer shows, and its length is told."""
+    with world.session() as session:
+        toolset = Toolset([Product], owner=world.ownership, limits=Limits(text=10), sql=True)
+        sent: list[int] = []
+
+        def note(*arguments: Any) -> None:
+            rows = arguments[1].pgresult
+            sent.extend(len(rows.get_value(0, 0) or b"") for _ in range(min(rows.ntuples, 1)))
+
+        event.listen(world.engine, "after_cursor_execute", note)
+        told = toolset.call(
+            session, "db_query", {"sql": f"select replace('{'a' * 100}', 'a', '{'z' * 90}')"}
+        )
+        event.remove(world.engine, "after_cursor_execute", note)
+
+    assert told["rows"] == [["zzzzzzzzzz…<cut: 8990 more characters>"]]
+    assert told["cut"] == ["row 1, replace: 8990 more characters"]
+    assert max(sent) < 200
+
+
+def test_a_long_list_is_cut_by_postgresql(world: World) -> None:
+    """Lists of refs too."""
+    with world.session() as session:
+        toolset = Toolset([Product], owner=world.ownership, limits=Limits(related=2), sql=True)
+        told = toolset.call(
+            session, "db_query", {"sql": "select array_agg(id), array_agg(stock) from products"}
+        )
+
+    assert [len(each) for each in told["rows"][0]] == [2, 2]
+    assert told["cut"] == ["row 1, array_agg: more than 2 elements"] * 2
+
+
+def test_a_document_with_a_long_text_is_cut_by_us(world: World) -> None:
+    """Its members are texts as any other."""
+    with world.session() as session:
+        toolset = Toolset([Product], owner=world.ownership, limits=Limits(text=10), sql=True)
+        told = toolset.call(
+            session, "db_query", {"sql": f"select cast('[\"{'x' * 500}\"]' as jsonb)"}
+        )
+
+    assert told["rows"] == [[["xxxxxxxxxx…<cut: 490 more characters>"]]]
