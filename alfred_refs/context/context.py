@@ -1,4 +1,4 @@
-"""`Context`: make prompts of a conversation, read users' text, and word replies.
+"""`Context`: build prompts from a conversation, read users' text, and complete replies.
 
 >>> context = Context(chat, toolset=toolset)
 >>> text = context.heard(session, "double recipe_1, please")
@@ -10,7 +10,7 @@ True
 
 | method | input | output |
 | --- | --- | --- |
-| `heard` | a user's text with mentions | the text with refs; the mentions are noted as activity |
+| `heard` | a user's text with mentions | the text with refs; the mentions become activity |
 | `view`, `render` | an audience and a budget | the rows as they are now, as data or as Markdown |
 | `understand`, `think` | exchanges | a `Prompt`, with the type of the decision |
 | `curate` | an `UnderstandDecision` | rows are retained, demoted and dropped |
@@ -23,9 +23,10 @@ were shown, and the rows are read when a prompt is made. So one may be made for 
 are read in sessions of the conversation's owner, by the code of `db_read`. A conversation that was
 opened by `desk.conversation()` has toolset and sessions; others need `toolset=` and `sessions=`.
 Without them rows are shown by name alone.
- The text of prompts is in `prompts`, the format of rows in `views`, that of mentions and
-replies in `mentions`. Results of earlier steps and of calls become lines of the prompt here; a row
-that the prompt shows with its data is only a ref in them, and long results are truncated.
+
+The text of prompts is in `prompts`, the format of rows in `views`, mentions and replies are in
+`mentions`. This module makes the lines about earlier steps and calls: a row whose values the prompt
+shows is only a ref in them, and long results are shortened.
 
 It calls no model. Keys in exchanges, calls and results are replaced before they are in a prompt.
 """
@@ -110,7 +111,7 @@ if TYPE_CHECKING:
     from alfred_refs.tools.toolset import Sessions
 
 
-_LONGEST = 4_000  # characters of what a step or a call left
+_LONGEST = 4_000  # characters of the data of a step, and of a call's arguments or answer
 
 _LETTER = re.compile(r"[A-Za-z0-9_]")
 _LAST_WORD = re.compile(r"[A-Za-z0-9_]{1,200}\Z")
@@ -124,24 +125,24 @@ _ENDED = {
 
 
 def left_by(step: StepEntry) -> dict[str, Any]:
-    """Return what a step left, by field."""
+    """Return the fields that a step left to later ones."""
     left: dict[str, Any] = json.loads(step.content)
     return left
 
 
 def result_of(step: StepEntry, name: str, *, whole: bool = False, drafts: bool = True) -> str:
-    """Return what a step left, in a line.
+    """Return the line about an earlier step: its type, how it ended, its summary.
 
     Args:
-        step: which one.
-        name: what it is called.
-        whole: with its data.
-        drafts: whether drafts are named.
+        step: the step.
+        name: its name in the prompt.
+        whole: whether its data is included.
+        drafts: whether its drafts are listed.
     """
     left = left_by(step)
     action = left.get("action", "")
-    said = left.get(_ENDED.get(action, ""), "")
-    line = f"- {name} ({left.get('type')}, {action.replace('_', ' ')}): {quote_json(said)}"
+    summary = left.get(_ENDED.get(action, ""), "")
+    line = f"- {name} ({left.get('type')}, {action.replace('_', ' ')}): {quote_json(summary)}"
     if drafts and left.get("drafts"):
         line += f", drafts {', '.join(left['drafts'])}"
     if whole and left.get("data") is not None:
@@ -149,18 +150,19 @@ def result_of(step: StepEntry, name: str, *, whole: bool = False, drafts: bool =
     return line
 
 
-def call_of(called: Called, told: Container[str], ref_fields: Mapping[str, str]) -> str:
-    """Return a call of this step and its answer, in two lines.
+def call_of(called: Called, shown: Container[str], ref_fields: Mapping[str, str]) -> str:
+    """Return the two lines about a call of this step: its arguments, and its answer.
 
     Args:
-        called: with what, and what was answered.
-        told: the refs of rows that the prompt tells of with their data.
-        ref_fields: in which the rows of each table show their refs.
+        called: the call.
+        shown: the refs of rows that the prompt shows with their values: in the answer each is its
+            ref alone.
+        ref_fields: by table, the field in which its rows have their refs.
     """
     answer = called.answer
     if isinstance(answer, dict) and "rows" in answer and answer.get("table") in ref_fields:
         field = ref_fields[answer["table"]]
-        answer = {**answer, "rows": [_ref_of(row, field, told) or row for row in answer["rows"]]}
+        answer = {**answer, "rows": [_ref_of(row, field, shown) or row for row in answer["rows"]]}
     params = _short(quote_json(called.params))
     return f"- {called.tool} {params}\n  answered {_short(quote_json(answer))}"
 
@@ -172,14 +174,14 @@ def _plain(params: Any) -> Any:
     return params
 
 
-def _ref_of(row: Any, field: str, told: Container[str]) -> str | None:
-    """Return the ref of a row that the prompt tells of."""
+def _ref_of(row: Any, field: str, shown: Container[str]) -> str | None:
+    """Return the ref of a row if the prompt shows its values elsewhere."""
     ref = row.get(field) if isinstance(row, dict) else None
-    return ref if isinstance(ref, str) and ref in told else None
+    return ref if isinstance(ref, str) and ref in shown else None
 
 
 def _short(text: str) -> str:
-    """Return as much as there is room for: no part of a ref, which would be another row's."""
+    """Return a text, shortened before a word: part of a ref would be the ref of another row."""
     if len(text) <= _LONGEST:
         return text
     kept = text[:_LONGEST]
@@ -342,14 +344,14 @@ class Context:
         return render_view(self.view(audience), audience, budget, self._count)
 
     def heard(self, session: RefSession, text: str) -> str:
-        """Return what a user wrote with refs in place of mentions, and note that they were made.
+        """Return a user's text with refs in place of mentions, and record the mentions.
 
-        A row is looked up in the session, hence among those that its owner can see; it gets a ref
-        if it has none. Other keys in the text are covered.
+        Rows are looked up in the session, so only rows that its owner can see are found. A row
+        without a ref gets one. Other keys in the text are replaced by refs, or masked.
 
         Args:
-            session: in the same conversation; it looks the rows up.
-            text: the user's, with mentions such as `@[Soup](recipe:<its key>)`.
+            session: a session in the same conversation.
+            text: the user's text, with mentions such as `@[Soup](recipe:<its key>)`.
 
         Raises:
             MentionError: a mention is not closed, or names no row that can be seen.
@@ -373,14 +375,14 @@ class Context:
         """Return the prompt of a step; statements as of `view`, and one more to the registry.
 
         Args:
-            step: which one.
-            exchanges: of the conversation; the last ones are repeated, and no key in them.
-            calls: the tools that were called in this step already, with their answers.
-            budget: how long the part about rows may be.
+            step: the step.
+            exchanges: the conversation so far; the last ones are repeated, without keys.
+            calls: the calls of tools in this step so far, with their answers.
+            budget: the maximum length of the part about rows.
 
         Raises:
-            ContextError: the budget is too small for what must be said.
-            TemplateError: a text of the application's is broken.
+            ContextError: as of `render`.
+            TemplateError: a template of the application is broken.
         """
         step, exchanges, calls = self._without_keys(step, exchanges, calls)
         view = self.view("act")
@@ -391,13 +393,13 @@ class Context:
         names = [each.model_copy(update={"data": None}) for each in view.drafts]
         rows = view.model_copy(update={"drafts": [] if apart else names})
         rows = fit_view(rows, "act", budget, self._count)
-        told = shown_refs(rows)
+        shown = shown_refs(rows)
         material = Material(
             step,
             view.turn,
             self._today(),
             note=left_by(now[-1]).get("note", "") if now else "",
-            results=[*results, *(call_of(each, told, self._ref_fields()) for each in calls)],
+            results=[*results, *(call_of(each, shown, self._ref_fields()) for each in calls)],
             schema=self._schema(step),
             entities=render_view(rows, "act"),
             drafts=render_view(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
@@ -416,13 +418,13 @@ class Context:
         """Return the prompt that has a model understand the user's last message.
 
         Args:
-            exchanges: of the conversation; the last one has the message, and no answer.
-            guidance: what the application says about that.
-            budget: how long the part about rows may be.
+            exchanges: the conversation; the last one has the message, and no answer yet.
+            guidance: instructions of the application.
+            budget: the maximum length of the part about rows.
 
         Raises:
-            ContextError: the budget is too small for what must be said.
-            TemplateError: a text of the application's is broken.
+            ContextError: as of `render`.
+            TemplateError: a template of the application is broken.
 
         Example:
             >>> asked = desk.call("chat-7", None, "db_read", {"table": "recipes"})
@@ -449,13 +451,13 @@ class Context:
         Args:
             exchanges: as for `understand`.
             understood: the answer to the prompt of `understand`.
-            guidance: what the application says about plans.
-            profile: what is known of the user.
-            budget: how long the part about rows may be.
+            guidance: instructions of the application.
+            profile: facts about the user.
+            budget: the maximum length of the part about rows.
 
         Raises:
-            ContextError: the budget is too small for what must be said.
-            TemplateError: a text of the application's is broken.
+            ContextError: as of `render`.
+            TemplateError: a template of the application is broken.
 
         Example:
             >>> prompt = Context(chat, toolset=toolset).think([Exchange("Which soups are there?")])
@@ -499,7 +501,7 @@ class Context:
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
 
     def curate(self, understood: UnderstandDecision) -> None:
-        """Retain, demote and drop rows as a model has decided: all of it, or nothing if it errs.
+        """Retain, demote and drop rows as a model has decided: all of them, or none on an error.
 
         Args:
             understood: the answer to the prompt of `understand`.
@@ -526,7 +528,7 @@ class Context:
         chat.drop(each.ref for each in understood.drop)
 
     def _results(self, turn: int) -> tuple[Sequence[StepEntry], list[str]]:
-        """Return the steps of a turn, and lines about them and the last ones before."""
+        """Return the steps of a turn, and lines about them and about the last steps before it."""
         steps = [*self.conversation.steps(2)]
         now = [each for each in steps if each.turn == turn]
         before = [each for each in steps if each.turn < turn]
@@ -542,7 +544,7 @@ class Context:
 
     @property
     def _visible_entities(self) -> Container[str] | None:
-        """Entities that are told of: of others a toolset's model knows nothing."""
+        """The entities that a model may see; `None` for all."""
         return None if self._toolset is None else self._toolset.tables.shown
 
     @property
@@ -585,21 +587,21 @@ class Context:
             batch=[replace(item, text=next(texts)) for item in step.batch],
             constraints=[next(texts) for _ in step.constraints],
         )
-        told = [Exchange(next(texts), next(texts)) for _ in last]
+        covered_exchanges = [Exchange(next(texts), next(texts)) for _ in last]
         covered_calls = [replace(call, params=next(texts), answer=next(texts)) for call in calls]
-        return covered, told, covered_calls
+        return covered, covered_exchanges, covered_calls
 
     def done(self, step: Step, decision: ActDecision) -> list[str]:
-        """Keep what a step leaves to the next ones, and return the refs of drafts that it made.
+        """Store the result of a step for later steps, and return the refs of its drafts.
 
-        A call of a tool leaves nothing: the step goes on.
+        Nothing is stored for a call of a tool, because the step goes on.
 
         Args:
-            step: that is over.
-            decision: how it ended.
+            step: the step that has ended.
+            decision: its last decision.
 
         Raises:
-            ContextError: the decision is of no such step.
+            ContextError: the decision belongs to another type of step.
         """
         made = decision.root
         if step.type != decision.step:
@@ -627,20 +629,21 @@ class Context:
     def with_names(
         self, chunks: Iterable[str], unknown: Callable[[str], str] = str
     ) -> Iterator[str]:
-        """Yield a reply with names in place of refs, as it comes: a look-up for new refs alone.
+        """Yield the chunks of a reply with labels in place of refs, as they arrive.
 
-        Refs in addresses stay: paths, targets of links, attributes of HTML.
+        Labels are read from the registry, once for each new ref. Refs in addresses stay: in paths,
+        targets of links, attributes of HTML.
 
         Args:
-            chunks: the reply, cut anywhere; a list of one for all of it.
-            unknown: what is shown for a ref that is not known; as it is, by default.
+            chunks: the reply, cut anywhere; a list with one text for a complete reply.
+            unknown: returns the text for a ref that is not known; by default the ref.
         """
         return self.names(unknown).of(chunks)
 
     def names(self, unknown: Callable[[str], str] = str) -> Names:
-        """Return what puts names into one reply, for who has its chunks one by one.
+        """Return an object that replaces refs in one reply, for callers that push its chunks.
 
-        `names.add(chunk)` returns what is clear so far, `names.end()` the rest.
+        `names.add(chunk)` returns the text that is complete so far, `names.end()` the rest.
 
         Args:
             unknown: as for `with_names`.
@@ -648,13 +651,13 @@ class Context:
         return Names(self._names_of, _LONGEST_REF, unknown)
 
     def _names_of(self, refs: Sequence[str]) -> dict[str, str]:
-        """Return what people call rows and drafts, or else what they are."""
-        found = self.conversation.labels_of(refs)
-        return {ref: name_of(ref, label) for ref, label in found.items()}
+        """Return the names of rows and drafts: labels, or else entity and number."""
+        labels = self.conversation.labels_of(refs)
+        return {ref: name_of(ref, label) for ref, label in labels.items()}
 
 
 class AsyncContext(AsyncFacade[Context]):
-    """What a `Context` does, awaited."""
+    """The methods of a `Context` as coroutines."""
 
     view = async_method(Context.view)
     render = async_method(Context.render)
@@ -665,13 +668,13 @@ class AsyncContext(AsyncFacade[Context]):
     done = async_method(Context.done)
 
     async def heard(self, session: AsyncRefSession, text: str) -> str:
-        """Return what a user wrote with refs in place of mentions; see `Context.heard`."""
+        """Return a user's text with refs in place of mentions; see `Context.heard`."""
         return await session.run_sync(lambda _: self.sync.heard(session.sync_session, text))
 
     async def with_names(
         self, chunks: AsyncIterable[str], unknown: Callable[[str], str] = str
     ) -> AsyncIterator[str]:
-        """Yield a reply with names in place of refs; see `Context.with_names`."""
+        """Yield a reply with labels in place of refs; see `Context.with_names`."""
         names = self.sync.names(unknown)
         async for chunk in chunks:
             if text := await self.run(names.add, chunk):
