@@ -25,8 +25,8 @@ opened by `desk.conversation()` has toolset and sessions; others need `toolset=`
 Without them rows are shown by name alone.
 
 The text of prompts is in `prompts`, the format of rows in `views`, mentions and replies are in
-`mentions`. This module makes the lines about earlier steps and calls: a row whose values the prompt
-shows is only a ref in them, and long results are shortened.
+`mentions`. This module makes the lines about earlier steps and calls: a row whose values the
+prompt shows is only a ref in them, and long results are shortened.
 
 It calls no model. Keys in exchanges, calls and results are replaced before they are in a prompt.
 """
