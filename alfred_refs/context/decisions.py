@@ -61,7 +61,7 @@ from alfred_refs.mapping import parse_draft_ref, parse_ref
 from alfred_refs.tools import TOOLS, Toolset
 
 StepType = Literal["read", "write", "analyze", "generate"]
-"""What a step does: look rows up, change them, think about them, or make content."""
+"""The kinds of steps: look rows up, change them, think about them, or make content."""
 
 STEP_TYPES: tuple[StepType, ...] = get_args(StepType)
 
@@ -75,7 +75,7 @@ class ReasonCode(StrEnum):
 
 
 class SuggestedNext(StrEnum):
-    """What a step that is blocked suggests: to ask the user, to plan anew, or to give up."""
+    """The suggestion of a blocked step: ask the user, make a new plan, or give up."""
 
     ASK_USER = "ask_user"
     REPLAN = "replan"
@@ -96,12 +96,12 @@ class StepComplete(_Action):
 
 
 class NewDraft(_Action):
-    """Content that is to be kept until it is saved; it gets a ref of its own.
+    """Content that is kept as a draft until it is saved; it gets a ref of its own.
 
     Attributes:
-        table: what it is to become a row of.
+        table: the table in which it will be a row.
         data: its content, by column.
-        label: what people are to call it.
+        label: its label.
     """
 
     table: str
@@ -110,7 +110,7 @@ class NewDraft(_Action):
 
 
 class Generated(StepComplete):
-    """The step is done, and has made content."""
+    """The step is done, with new content."""
 
     drafts: list[NewDraft] = Field(default=[], description="what was made, without refs")
 
@@ -132,7 +132,7 @@ class Blocked(_Action):
 
 
 class Fail(_Action):
-    """The step went wrong, and should not be tried again."""
+    """The step has failed, and should not be repeated."""
 
     action: Literal["fail"]
     reason_code: ReasonCode

@@ -57,11 +57,11 @@ class Mention:
     """One mention in a text.
 
     Attributes:
-        start: where it begins.
-        end: where the text goes on.
-        label: what it calls the row.
-        entity: what it says the row is.
-        key: of the row, as text; what is percent-encoded in it is decoded.
+        start: the position of its first character.
+        end: the position after its last character.
+        label: the label in it.
+        entity: the entity in it.
+        key: the key in it, as text, percent-decoded.
     """
 
     start: int
@@ -75,11 +75,12 @@ def mentions_in(text: str, entities: Container[str]) -> list[Mention]:
     """Return the mentions in a text, in order.
 
     Args:
-        text: what a user wrote.
-        entities: what there may be mentions of. In front of any other name there may be a URL.
+        text: the user's text.
+        entities: the entities that may be mentioned. Brackets before any other name are text,
+            such as a link.
 
     Raises:
-        MentionError: one is not closed, or has no key.
+        MentionError: a mention is not closed, or has no key.
     """
     found = []
     start = text.find("@[")
@@ -106,7 +107,7 @@ def _mention_at(text: str, start: int, entities: Container[str]) -> Mention | No
 
 
 def _end_of_label(text: str, start: int) -> int | None:
-    """Return where the bracket is that closes a label; there may be others inside."""
+    """Return the position of the bracket that closes a label, which may contain brackets."""
     depth = 1
     for place in range(start, min(len(text), start + _LONGEST)):
         if text[place] == "[":
@@ -118,18 +119,17 @@ def _end_of_label(text: str, start: int) -> int | None:
     return None
 
 
-# what the key's type is underneath -> how its text is read
+# the type of the key -> the function that parses it
 _TYPES: Mapping[str, Callable[[str], Key]] = {"uuid": uuid.UUID, "integer": int, "string": str}
 
 
 class MentionedRows:
-    """The mentioned rows of one text; it also tells which entities there may be mentions of.
+    """The mentioned rows of one text, and the container of the entities that may be mentioned.
 
     Args:
-        conversation: in which they get refs.
-        session: looks them up.
-        toolset: whose classes are meant by the names of entities; without one, those that have
-            these names in the process.
+        conversation: the conversation in which the rows get refs.
+        session: looks the rows up.
+        toolset: finds the class of an entity; without one, the classes of the process do.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class MentionedRows:
         return isinstance(entity, str) and self._mapper(entity) is not None
 
     def _mapper(self, entity: str) -> Mapper[Any] | None:
-        """Return what maps the rows of an entity, if they have one primary key column."""
+        """Return the mapper of an entity, if its primary key has one column."""
         if self._toolset is not None:
             table = self._toolset.tables.of_entity(entity)
             mapper = None if table is None else inspect(table.model).mapper.base_mapper
@@ -159,10 +159,10 @@ class MentionedRows:
         return mapper if mapper is not None and len(mapper.primary_key) == 1 else None
 
     def of(self, found: Sequence[Mention]) -> list[str]:
-        """Return the ref of each row, and note that it was mentioned: a statement an entity.
+        """Return the ref of each row, and record the mentions: one statement for each entity.
 
         Raises:
-            MentionError: one is not there, or not for this session to see.
+            MentionError: a row does not exist, or is not visible to the session.
         """
         labels: dict[EntityKey, str] = {}
         for entity in dict.fromkeys(each.entity for each in found):
@@ -185,10 +185,10 @@ class MentionedRows:
             raise MentionError(mention.label, mention.entity, "has a malformed key") from None
 
     def _labels_of(self, entity: str, found: Sequence[Mention]) -> dict[EntityKey, str]:
-        """Return what rows are called that are mentioned, once all are seen.
+        """Return the labels of the mentioned rows of an entity.
 
         Raises:
-            MentionError: one is not.
+            MentionError: a row does not exist, or is not visible to the session.
         """
         column = self._column(entity)
         wanted = {self._key(each): each for each in found}
@@ -197,7 +197,7 @@ class MentionedRows:
             select(mapper.class_)
             .where(mapper.primary_key[0].in_([column.from_key(key) for key in wanted]))
             .options(lazyload("*"))
-            .execution_options(raw_keys=True)  # they are keys, though some may be text
+            .execution_options(raw_keys=True)  # text keys must not be taken for refs
         )
         rows = {
             column.to_key(mapper.primary_key_from_instance(row)[0]): row
@@ -215,26 +215,26 @@ class MentionedRows:
 
 
 NamesOf = Callable[[Sequence[str]], Mapping[str, str]]
-"""Returns the name of each ref that is known: one look-up for those of a chunk."""
+"""Returns the names of those refs that are known: called once for the new refs of a chunk."""
 
-# a word as far as a ref is concerned, what joins words to an address, and what ends one
+# a word that may be a ref; a character that joins words to an address; one that ends an address
 _PIECE = re.compile(
     r"(?P<word>[A-Za-z0-9_\\]+)|(?P<join>[/#?=&:.])|[\s<>()\[\]\"'`|]|[^\w\x00-\x7f]"
 )
 _UNFINISHED = re.compile(r"(?<![A-Za-z0-9_\\])([A-Za-z0-9_\\]++)[/#?=&:.]?\Z")
 _GOES_ON = re.compile(r"[/#?=&:.]\w")
 _MARKUP = "_\\"  # emphasis or an escape, at the ends of a word
-# what begins a stretch that is an address whatever stands in it -> what ends it
+# the beginning of a span that is an address as a whole -> the characters that end it
 _STRETCHES = {"](": ")\n", '="': '"<>\n', "='": "'<>\n"}
 
 
 class Names:
-    """Puts names in the place of refs, chunk by chunk; one object for each reply.
+    """Replaces refs by names, chunk by chunk; one object for each reply.
 
     Args:
-        names_of: looks names up; each ref is asked for once.
-        longest: characters of the longest ref there may be.
-        unknown: what is shown for a ref that nothing is known of; as it is, by default.
+        names_of: looks names up; called once for each ref.
+        longest: the number of characters of the longest possible ref.
+        unknown: returns the text for a ref that is not known; by default the ref.
     """
 
     def __init__(
@@ -245,13 +245,13 @@ class Names:
         self._unknown = unknown
         self._known: dict[str, str] = {}
         self._held = ""
-        self._before = ""  # the last character that was given out
-        self._joined = False  # to what stands before in an address
-        self._until = ""  # what ends the stretch that is one
-        self._in_word = False  # in one that is too long for a ref
+        self._before = ""  # the last character that was returned
+        self._joined = False  # whether the next word continues an address
+        self._until = ""  # the characters that end the current span
+        self._in_word = False  # whether the last word goes on, and is too long for a ref
 
     def of(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield a reply's chunks with names, as soon as each is clear."""
+        """Yield a reply with names, each part as soon as it is complete."""
         for chunk in chunks:
             if text := self.add(chunk):
                 yield text
@@ -259,7 +259,7 @@ class Names:
             yield text
 
     def add(self, chunk: str) -> str:
-        """Return what is clear once a chunk has come."""
+        """Return the text that is complete with one more chunk."""
         text = self._held + chunk
         unfinished = _UNFINISHED.search(text)
         if unfinished is None:
@@ -282,7 +282,7 @@ class Names:
         return len(core) > self._longest or len(word) > 2 * self._longest
 
     def _named(self, text: str, after: str = "") -> str:
-        """Return a text that ends where a word does, with names."""
+        """Return a text that ends after a word, with names."""
         refs = self._refs_in(text, after)
         self._look_up([ref for _, ref in refs])
         shown, end = [], 0
@@ -292,7 +292,7 @@ class Names:
         return "".join([*shown, text[end:]])
 
     def _refs_in(self, text: str, after: str) -> list[tuple[re.Match[str], str]]:
-        """Return the refs that stand by themselves, and go past the text."""
+        """Return the refs in a text that are not part of an address, and advance the state."""
         found, whole = [], text + after
         for piece in _PIECE.finditer(text):
             start = piece.start()
@@ -309,7 +309,7 @@ class Names:
         return found
 
     def _pass(self, sign: re.Match[str], before: str) -> None:
-        """Go past what is no word."""
+        """Advance the state over a character that is not part of a word."""
         if not self._until:
             self._until = _STRETCHES.get(before + sign[0], "")
         elif sign[0] in self._until:
@@ -317,7 +317,7 @@ class Names:
         self._joined = sign["join"] is not None
 
     def _ref_of(self, word: str) -> str | None:
-        """Return the ref that a word spells, be it capitalised, escaped or emphasised."""
+        """Return the ref in a word, which may be capitalised, escaped or emphasised."""
         text = word.strip(_MARKUP).replace("\\_", "_").lower()
         return None if self._is_long(word) or parse_ref(text) is None else text
 
