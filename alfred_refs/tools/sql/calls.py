@@ -63,9 +63,12 @@ from alfred_refs.tools.sql.expressions import (
 )
 from alfred_refs.tools.sql.parsing import parts, unknown_name, unsupported
 from alfred_refs.tools.sql.scopes import (
+    LONGEST,
+    MOST_DIGITS,
     TYPES,
     Scope,
     Value,
+    bounded_number,
     item_key,
     list_key,
     list_type,
@@ -83,11 +86,13 @@ _FIELDS = frozenset(
     )
 )
 _NUMBERS = Integer, Numeric, Float, Interval, INTERVAL
+_SEARCH = 20  # units of the budget: a search in a text takes 7 ms at most, a power 40 ms
+_GROWING = ("replace", "concat", "concat_ws", "array_to_string")  # may return longer texts
 
 # an argument type of the table -> SQLAlchemy's types, its name and the remedy for errors
 _KINDS: Mapping[str, tuple[Any, str, str]] = {
     "array": (ARRAY, "list", "call it on a list"),
-    "number": (_NUMBERS, "number", "convert it first"),
+    **dict.fromkeys(("number", "base", "power"), (_NUMBERS, "number", "convert it first")),
     "json": (JSON, "document", "call it on a json column"),
     "jsonb": (JSON, "document", "call it on a json column"),
 }
@@ -120,7 +125,8 @@ def _call(node: Any, scope: Scope) -> Value:
     if function.gives == "common":  # the second argument of `lag` is a number
         first = widest(values[::2] if function.kind == "window" else values)
     type_, key = _result_type(function.gives, first)
-    return Value(Function(name, *elements, type_=type_), name, key)
+    is_short = function.gives == "text" and name not in _GROWING and function.kind == "plain"
+    return Value(Function(name, *elements, type_=type_), name, key, is_short=is_short)
 
 
 def _is_star(nodes: Sequence[Any]) -> bool:
@@ -159,14 +165,32 @@ def _coerce_arguments(name: str, values: list[Value], scope: Scope) -> list[Valu
             require_inspectable(value, what)
         if word != "same":
             _check(word, value, what, keys=function.keys)
-    return values
+    if "part" in takes or "power" in takes:
+        scope.building.budget.spend(_SEARCH)
+    return [_bounded(word, value, scope) for word, value in zip(takes, values, strict=True)]
+
+
+def _bounded(word: str, value: Value, scope: Scope) -> Value:
+    """Return an argument of the size that PostgreSQL computes in little time."""
+    if word in LONGEST:
+        return scope.building.literals.bounded(value, word)
+    if word in MOST_DIGITS:
+        return bounded_power(value, word)
+    return value
+
+
+def bounded_power(value: Value, word: str) -> Value:
+    """Return the base or the exponent of a power."""
+    if value.element is None or isinstance(value.type, Float):
+        return value
+    return replace(value, element=bounded_number(value.element, MOST_DIGITS[word]))
 
 
 def _check(word: str, value: Value, what: str, *, keys: bool) -> None:
     """Check the type of one argument of a function."""
     if value.key is not None and not (keys and word in ("any", "array")):
         require_data(value, what)
-    if word in ("any", "text"):
+    if word in ("any", "whole", *LONGEST):
         return
     if value.literal is not None and word != "array":
         wanted = "DATE '2026-05-01'" if word == "time" else f"a value of type {word}"

@@ -86,11 +86,13 @@ from alfred_refs.tools.sql.parsing import (
     unsupported,
 )
 from alfred_refs.tools.sql.scopes import (
+    MOST_DIGITS,
     NAMES,
     SHORT,
     Query,
     Scope,
     Value,
+    bounded_number,
     item_key,
     list_key,
     list_type,
@@ -349,6 +351,8 @@ _SIGNS: Mapping[str, str] = {
     "Mod": "%",
     "Pow": "^",
 }
+_POWER, _PATTERN = 20, 5  # units of the budget
+
 _OF_LISTS: Mapping[str, str] = {
     "ArrayContainsAll": "@>",
     "ArrayContainedBy": "<@",
@@ -368,7 +372,14 @@ def _arithmetic(node: Any, scope: Scope) -> Value:
             "a text or NULL is computed with",
             "write its type: DATE '2026-05-01', INTERVAL '1 day', or a number without quotes",
         )
-    return Value(left.element.op(sign, return_type=type_)(right.element))
+    elements = [left.element, right.element]
+    if sign == "^" and not isinstance(type_, Float):
+        scope.building.budget.spend(_POWER)
+        elements = [
+            bounded_number(each, MOST_DIGITS[word])
+            for each, word in zip(elements, ("base", "power"), strict=True)
+        ]
+    return Value(elements[0].op(sign, return_type=type_)(elements[1]))
 
 
 def _result(sign: str, left: TypeEngine[Any], right: TypeEngine[Any]) -> TypeEngine[Any]:
@@ -592,7 +603,10 @@ def _like(node: Any, scope: Scope, escape: str | None = None) -> Value:
             raise invalid_sql(
                 f"LIKE is used on what is no text ({each.name!r})", "use CAST(x AS text)"
             )
-    element, text = (operand(element_of(each, scope)) for each in (left, right))
+    scope.building.budget.spend(_PATTERN)
+    bounded = scope.building.literals.bounded
+    sizes = (bounded(left, "text"), bounded(right, "part"))
+    element, text = (operand(element_of(each, scope)) for each in sizes)
     if isinstance(node, exp.Like):
         like = element.not_like if negate else element.like
     else:
@@ -648,6 +662,9 @@ def _cast(node: Any, scope: Scope) -> Value:
     if value.literal is not None and isinstance(type_, Uuid):
         return replace(value, name=name, weak=True)  # a ref, next to refs
     require_data(value, "a conversion")
+    if not isinstance(type_, String):
+        is_large = isinstance(type_, ARRAY | JSON)
+        value = scope.building.literals.bounded(value, "text" if is_large else "part")
     return Value(cast(element_of(value, scope), type_), name, weak=value.is_weak)
 
 

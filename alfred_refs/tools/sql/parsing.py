@@ -97,6 +97,10 @@ _FACTS: Mapping[str, tuple[str, str]] = {
         "a subquery that stands for a value has several rows",
         "use IN, an aggregate, or LIMIT 1",
     ),
+    "22001": (
+        "a text is too long for a function, a pattern or a conversion",
+        "use left(x, 20000) of one that is searched in, left(x, 200) of one that is searched for",
+    ),
     "22003": ("a number is out of range", "compute with numeric, or with smaller numbers"),
     "22007": ("a text is no date or time of its type", "write dates as '2026-05-01'"),
     "22008": ("a date or time is out of range", "write dates as '2026-05-01'"),

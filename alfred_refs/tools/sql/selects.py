@@ -67,6 +67,7 @@ from alfred_refs.tools.sql.scopes import (
     Scope,
     Source,
     Value,
+    bounded_value,
     require_inspectable,
     unify_values,
     widest,
@@ -280,8 +281,23 @@ def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part
     inner.parts[name] = Part(start, cte)
     step = scope.building.query(second, inner)
     _matching_columns([start, step], scope)
+    step = _bounded_step(step, scope)
     recursive = (cte.union if is_distinct else cte.union_all)(step.statement)
     return Part(start.evaluated(), recursive, scope.building.budget.spent - before)
+
+
+def _bounded_step(step: Query, scope: Scope) -> Query:
+    """Return the second SELECT of a recursive part, whose values do not grow without bounds."""
+    bounded = [bounded_value(each) for each in step.values]
+    if all(new is old for new, old in zip(bounded, step.values, strict=True)):
+        return step
+    rows = step.statement.subquery(scope.building.alias("t", "a recursive part"))
+    values = [
+        bounded_value(replace(each, element=rows.c[f"c{n}"]))
+        for n, each in enumerate(step.values, start=1)
+    ]
+    labels = [each.element.label(f"c{n}") for n, each in enumerate(values, start=1)]
+    return Query(select(*labels), values)
 
 
 def build_union(node: Any, scope: Scope) -> Query:

@@ -146,3 +146,60 @@ def test_a_document_with_a_long_text_is_cut_by_us(world: World) -> None:
         )
 
     assert told["rows"] == [[["xxxxxxxxxx…<cut: 490 more characters>"]]]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select strpos({long}, 'a') from products",
+        "select upper({long}) from products",
+        "select count(*) from products where {long} like '%a%'",
+        "select count(*) from products where name like {long}",
+        "select cast({long} as jsonb) from products",
+        "select cast({long} as numeric) from products",
+        "select translate(name, {long}, 'b') from products",
+        "select array_to_string(tags, {long}) from products",
+        (
+            "with recursive t(x) as (select name || '' from products "
+            "union all select x || x from t) select count(*) from t"
+        ),
+    ],
+)
+def test_long_texts_are_not_given_to_functions(world: World, sql: str) -> None:
+    """PostgreSQL cannot be interrupted in a function, so its arguments are bounded."""
+    long = f"replace(replace('{'q' * 99}', 'q', '{'z' * 99}'), 'z', '{'x' * 99}')"
+    told = world.ask(sql.format(long=long))
+
+    assert told["error"]["code"] == "invalid_sql"
+    assert "a text is too long for a function" in told["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("select power(9.5, 1000000.5)", "out of range"),
+        ("select 10.5 ^ 1000", "out of range"),
+        ("select exp(5000.5)", "out of range"),
+        (f"select strpos('a', '{'b' * 201}')", "at most 200"),
+        (
+            (
+                "with recursive t(x) as (select 10.5 union all select x * x from t) "
+                "select count(*) from t"
+            ),
+            "out of range",
+        ),
+    ],
+)
+def test_large_powers_are_refused(world: World, sql: str, what: str) -> None:
+    """Numbers of a hundred thousand digits take a second for each operation."""
+    assert what in world.ask(sql)["error"]["message"]
+
+
+def test_texts_that_are_not_long_are_given_to_functions(world: World) -> None:
+    """Long ones with `left`, too."""
+    told = world.ask(
+        f"select length(replace('{'q' * 100}', 'q', '{'z' * 200}')), power(1.5, 2), "
+        f"strpos(left(replace('{'q' * 100}', 'q', '{'z' * 200}'), 20000), 'z')"
+    )
+
+    assert told["rows"] == [[20_000, 2.25, 1]]
