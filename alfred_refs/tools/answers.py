@@ -730,7 +730,7 @@ def ref_columns(
 ) -> Iterator[tuple[ToolColumn, KeyColumn, ToolTable]]:
     """Yield the columns with refs to rows that have labels, and the tables of these rows."""
     for column in shape.columns:
-        if column.key is None or column.name == shape.table.own:
+        if column.key is None or column.own:
             continue
         target = tables.of_entity(column.key.entity)
         if target is not None and target.keys.label is not None:

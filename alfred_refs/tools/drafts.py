@@ -196,7 +196,7 @@ class DraftRecord:
 
     def json_value(self, column: ToolColumn) -> Any:
         """Return the content of a column as JSON, with current refs of saved drafts."""
-        if column.name == self.table.own and self.ref is not None:
+        if column.own and self.ref is not None:
             return self.ref
         value = self.content.get(column.name)
         if value is None and column.key is not None:
@@ -819,8 +819,8 @@ def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> di
 
 
 def content_with_ref(draft: Draft, content: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
-    """Return a draft's content with its ref as its primary key."""
-    return {**content, str(table.own): draft.ref}
+    """Return a draft's content with its ref as its own key."""
+    return {**content, **{each.name: draft.ref for each in table.columns.values() if each.own}}
 
 
 def _merge_changes(

@@ -191,6 +191,7 @@ class ToolColumn:
         updatable: whether it may be changed in an existing row.
         required: whether a new row must have a value for it.
         nullable: whether it may be null.
+        own: whether it holds the row's own key; the key of a subclass's table does so, too.
         doc: its `doc`, or the column's comment.
         places: which integers in its documents are keys.
     """
@@ -203,6 +204,7 @@ class ToolColumn:
     updatable: bool
     required: bool
     nullable: bool
+    own: bool
     doc: str | None
     places: Places = field(default_factory=dict)
 
@@ -698,6 +700,7 @@ def _table(
     _check_identity(mapper)
     keys = entities.of_class(model)
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
+    repeated = _inherited_attributes(mapper) - {*identity}
     attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)
     columns = {
         attribute.key: _column(
@@ -705,6 +708,7 @@ def _table(
             mapper,
             entities,
             is_identity=attribute.key in identity,
+            is_repeated=attribute.key in repeated,
             is_fixed=is_listed(mapper, attribute.key, fixed),
         )
         for attribute in attributes
@@ -729,20 +733,36 @@ def _table(
     )
 
 
+def _inherited_attributes(mapper: Mapper[Any]) -> set[str]:
+    """Return the attributes whose values joined inheritance copies from a table of a base class.
+
+    These are keys of the tables of subclasses. A flush writes them; a value of their own would
+    move half of the row.
+    """
+    columns = [
+        column
+        for each in mapper.iterate_to_root()
+        if each.inherit_condition is not None
+        for column, _ in sqla.equalities_in(each.inherit_condition, cast(Table, each.local_table))
+    ]
+    return {*sqla.attributes_of(mapper, columns).values()}
+
+
 def _column(
     attribute: ColumnProperty[Any],
     mapper: Mapper[Any],
     entities: Entities,
     *,
     is_identity: bool,
+    is_repeated: bool,
     is_fixed: bool,
 ) -> ToolColumn:
     keys = entities.of_class(mapper.class_)
     column, key = attribute.columns[0], keys.all.get(attribute.key)
     values = values_of(column.type, key)
+    is_own = (is_identity or is_repeated) and keys.own_entity is not None
     # generated values are not for the model
-    is_own = is_identity and keys.own_entity is not None
-    is_writable = not is_own and not is_fixed and _is_application_value(column, mapper)
+    is_writable = not (is_own or is_repeated or is_fixed) and _is_application_value(column, mapper)
     is_writable = is_writable and values.family != "opaque"
     nullable = not isinstance(column, Column) or bool(column.nullable)
     return ToolColumn(
@@ -754,6 +774,7 @@ def _column(
         updatable=is_writable and not is_identity,
         required=is_writable and not nullable and not _has_default(column),
         nullable=nullable,
+        own=is_own,
         doc=attribute.doc or (column.comment if isinstance(column, Column) else None),
         places=places_in(column, entities),
     )

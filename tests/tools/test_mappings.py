@@ -119,6 +119,49 @@ class Cat(Animal):
     id: Mapped[Any] = mapped_column(ForeignKey("animals.id"), primary_key=True)
 
 
+class Unit(Base):
+    """The base of classes whose tables name its key otherwise."""
+
+    __tablename__ = "units"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "unit"}  # noqa: RUF012
+
+    unit_id: Mapped[Key]
+    kind: Mapped[str]
+
+
+class Shop(Unit):
+    """Has lines that refer to its own table, and a relationship by its key."""
+
+    __tablename__ = "shops"
+    __mapper_args__ = {"polymorphic_identity": "shop"}  # noqa: RUF012
+
+    shop_id: Mapped[Any] = mapped_column(ForeignKey("units.unit_id"), primary_key=True)
+    city: Mapped[str | None]
+
+    shelves: Mapped[list[Shelf]] = relationship(back_populates="shop")
+    unit: Mapped[Unit | None] = relationship(foreign_keys=[shop_id], viewonly=True)
+
+
+class Stall(Shop):
+    """Inherits by a chain of keys."""
+
+    __tablename__ = "stalls"
+    __mapper_args__ = {"polymorphic_identity": "stall"}  # noqa: RUF012
+
+    stall_id: Mapped[Any] = mapped_column(ForeignKey("shops.shop_id"), primary_key=True)
+    floor: Mapped[int]
+
+
+class Shelf(Base):
+    """Is in a shop."""
+
+    __tablename__ = "shelves"
+
+    id: Mapped[Key]
+    shop_id: Mapped[Any] = mapped_column(ForeignKey("shops.shop_id"))
+    shop: Mapped[Shop] = relationship(back_populates="shelves")
+
+
 class Colour(enum.Enum):
     """Has a member of two names."""
 
@@ -217,6 +260,44 @@ def test_rows_of_a_subclass_are_made_read_changed_and_deleted(made: MakeCall) ->
     ]
     assert call("db_delete", table="people", filters=this)["deleted"] == ["person_1"]
     assert call("db_read", table="cooks")["rows"] == []
+
+
+def test_the_key_of_a_subclass_is_the_key_of_the_row_under_any_name(made: MakeCall) -> None:
+    """It is not needed for a new row, and shows the row's ref, in drafts too."""
+    call = made(Unit, Shop, Stall, Shelf)
+    [row] = call("db_create", table="stalls", data={"floor": 1, "shelves": [{}]})["rows"]
+    assert row["shelves"] == [{"id": "shelf_1", "shop_id": "unit_1"}]
+    own = ("unit_id", "shop_id", "stall_id")
+    assert [row[name] for name in own] == ["unit_1"] * 3
+
+    drafts = call("db_create", table="stalls", data={"floor": 2, "shelves": [{}]}, draft=True)
+    assert [drafts["rows"][0][name] for name in own] == ["gen_unit_1"] * 3
+    saved = call("db_create", table="stalls", from_draft="gen_unit_1")
+    assert [saved["rows"][0][name] for name in own] == ["unit_2"] * 3
+    assert call("db_read", table="shelves", filters=named("shelf_2"))["rows"] == [
+        {"id": "shelf_2", "shop_id": "unit_2"}
+    ]
+
+
+def test_no_half_of_a_row_gets_another_key(made: MakeCall) -> None:
+    """The rows of the tables of one class would belong to two rows."""
+    call = made(Unit, Shop, Stall)
+    call("db_create", table="units", data={})
+    call("db_create", table="stalls", data={"floor": 1, "city": "Rome"})
+    this = [{"field": "shop_id", "op": "=", "value": "unit_2"}]
+
+    assert (
+        codes(
+            call("db_update", table="stalls", filters=this, data={"stall_id": "unit_1"}),
+            call("db_update", table="shops", filters=this, data={"shop_id": "unit_1"}),
+            call("db_create", table="shops", data={"shop_id": "unit_1"}),
+            call("db_create", table="shops", data={"shop_id": "unit_1"}, draft=True),
+            call("db_create", table="shops", data={"unit": "unit_1"}, draft=True),
+        )
+        == ["unknown_column"] * 5
+    )
+    [row] = call("db_read", table="stalls", filters=this)["rows"]
+    assert (row["unit_id"], row["city"], row["floor"]) == ("unit_2", "Rome", 1)
 
 
 def test_of_which_class_a_row_is_cannot_be_given(made: MakeCall) -> None:
