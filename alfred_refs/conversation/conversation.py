@@ -170,12 +170,14 @@ class ActivityMap(DraftMap):
         parsed = _parse_refs(refs)
         rows = [ref for ref in parsed if not ref.draft]
         drafts = [ref for ref in parsed if ref.draft]
-        entries: dict[Ref, Any] = {}
+        labels: dict[str, str | None] = {}
         if rows:
-            entries |= self._store.resolve(self._address, rows)
+            entries = self._store.resolve(self._address, rows)
+            labels |= {str(ref): entry.label for ref, entry in entries.items()}
         if drafts:
-            entries |= self._store.read_drafts(self._address, drafts)
-        return {str(ref): entry.label for ref, entry in entries.items()}
+            saved = self._store.read_drafts(self._address, drafts)
+            labels |= {str(ref): entry.name for ref, entry in saved.items()}
+        return labels
 
     def namesakes(
         self, labels: Collection[tuple[str, str]]

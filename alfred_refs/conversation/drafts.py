@@ -420,13 +420,12 @@ class DraftMap(RefMap):
         return entry
 
     def _to_draft(self, entry: DraftEntry, *, keys: bool = False) -> Draft:
-        entity, saved, label = entry.ref.entity, None, entry.label
+        entity, saved = entry.ref.entity, None
         if entry.state == "saved" and entry.key is not None:
             row = entry.row
             saved = str(row.ref) if row else self.refer_pairs([(entity, entry.key)])[0]
-            label = row.label if row and row.label is not None else label
         return Draft(
-            *(str(entry.ref), entity, json.loads(entry.content), label, entry.turn),
+            *(str(entry.ref), entity, json.loads(entry.content), entry.name, entry.turn),
             *(entry.edited, entry.version, entry.state, entry.key is not None, saved),
             key=entry.key if keys else None,
         )

@@ -287,6 +287,12 @@ class DraftEntry:
     key: Key | None = field(default=None, repr=False)
     row: Entry | None = None
 
+    @property
+    def name(self) -> str | None:
+        """The label of the row that it was saved as, if that is known, or else its own."""
+        row = self.row if self.state == "saved" else None
+        return self.label if row is None or row.label is None else row.label
+
 
 # Activity
 
