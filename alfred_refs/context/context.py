@@ -78,6 +78,7 @@ from alfred_refs.context.prompts import (
     forms_of,
     key_parts,
     node_step,
+    plain_lines,
     system_of,
 )
 from alfred_refs.context.views import (
@@ -89,6 +90,7 @@ from alfred_refs.context.views import (
     among,
     check_audience,
     fit_view,
+    inert,
     is_gone,
     name_of,
     quote_json,
@@ -98,12 +100,12 @@ from alfred_refs.context.views import (
     tokens,
     view_of,
 )
-from alfred_refs.conversation import Conversation
+from alfred_refs.conversation import Conversation, mask_keys
 from alfred_refs.errors import ContextError, SetupError
 from alfred_refs.owners import Owner
 from alfred_refs.session import RefSession
 from alfred_refs.sqla import AsyncFacade, async_method, in_greenlet
-from alfred_refs.store import ActivityRecord, StepEntry
+from alfred_refs.store import ActivityRecord
 from alfred_refs.tools import CurrentRows, Fields, Toolset
 
 if TYPE_CHECKING:
@@ -124,27 +126,23 @@ _ENDED = {
 }
 
 
-def left_by(step: StepEntry) -> dict[str, Any]:
-    """Return the fields that a step left to later ones."""
-    left: dict[str, Any] = json.loads(step.content)
-    return left
-
-
-def result_of(step: StepEntry, name: str, *, whole: bool = False, drafts: bool = True) -> str:
+def result_of(
+    left: Mapping[str, Any], name: str, *, whole: bool = False, drafts: bool = True
+) -> str:
     """Return the line about an earlier step: its type, how it ended, its summary.
 
     Args:
-        step: the step.
-        name: its name in the prompt.
+        left: the fields that the step left to later ones.
+        name: the name of the step in the prompt.
         whole: whether its data is included.
         drafts: whether its drafts are listed.
     """
-    left = left_by(step)
     action = left.get("action", "")
     summary = left.get(_ENDED.get(action, ""), "")
-    line = f"- {name} ({left.get('type')}, {action.replace('_', ' ')}): {quote_json(summary)}"
+    ended = inert(f"{left.get('type')}, {action.replace('_', ' ')}")
+    line = f"- {name} ({ended}): {quote_json(summary)}"
     if drafts and left.get("drafts"):
-        line += f", drafts {', '.join(left['drafts'])}"
+        line += f", drafts {inert(', '.join(left['drafts']))}"
     if whole and left.get("data") is not None:
         line += f"\n  {_short(quote_json(left['data']))}"
     return line
@@ -164,7 +162,7 @@ def call_of(called: Called, shown: Container[str], ref_fields: Mapping[str, str]
         field = ref_fields[answer["table"]]
         answer = {**answer, "rows": [_ref_of(row, field, shown) or row for row in answer["rows"]]}
     params = _short(quote_json(called.params))
-    return f"- {called.tool} {params}\n  answered {_short(quote_json(answer))}"
+    return f"- {inert(called.tool)} {params}\n  answered {_short(quote_json(answer))}"
 
 
 def _plain(params: Any) -> Any:
@@ -291,7 +289,9 @@ class Context:
             drafts = self._toolset.drafts_of(self.conversation)
         selection = select_entries(record, self.window)
         data = audience in _WITH_DATA
-        return view_of(selection, drafts, self._read_rows(selection, record, data=data), data=data)
+        rows = self._read_rows(selection, record, data=data)
+        view = view_of(selection, drafts, rows, data=data)
+        return ContextView.model_validate(mask_keys(view))
 
     def _read_rows(
         self, selection: Selection, record: ActivityRecord, *, data: bool
@@ -386,7 +386,7 @@ class Context:
         """
         step, exchanges, calls = self._without_keys(step, exchanges, calls)
         view = self.view("act")
-        now, results = self._results(view.turn)
+        note, results = self._results(view.turn)
         decision = decision_type(step.type, self._toolset)
         instructions = instructions_for(self._toolset, tool_names(decision))
         apart = step.type == "write"  # which has a part for drafts, with their content
@@ -398,7 +398,7 @@ class Context:
             step,
             view.turn,
             self._today(),
-            note=left_by(now[-1]).get("note", "") if now else "",
+            note=note,
             results=[*results, *(call_of(each, shown, self._ref_fields()) for each in calls)],
             schema=self._schema(step),
             entities=render_view(rows, "act"),
@@ -527,20 +527,19 @@ class Context:
         chat.demote(each.ref for each in understood.demote)
         chat.drop(each.ref for each in understood.drop)
 
-    def _results(self, turn: int) -> tuple[Sequence[StepEntry], list[str]]:
-        """Return the steps of a turn, and lines about them and about the last steps before it."""
-        steps = [*self.conversation.steps(2)]
-        now = [each for each in steps if each.turn == turn]
-        before = [each for each in steps if each.turn < turn]
-        last = before[len(before) - min(len(before), self.window.steps) :]
-        drafts = self._has_drafts
-        return now, [
-            *(
-                result_of(each, f"turn {each.turn}, step {each.number}", drafts=drafts)
-                for each in last
-            ),
-            *(result_of(each, f"step {each.number}", whole=True, drafts=drafts) for each in now),
-        ]
+    def _results(self, turn: int) -> tuple[str, list[str]]:
+        """Return the note of a turn's last step, and lines about its steps and some before."""
+        steps = [each for each in self.conversation.steps(2) if each.turn <= turn]
+        before = sum(each.turn < turn for each in steps)
+        steps = steps[max(before - self.window.steps, 0) :]
+        contents = self._scrub([json.loads(each.content) for each in steps])
+        lines, note = [], ""
+        for step, left in zip(steps, contents, strict=True):
+            now, name = step.turn == turn, f"step {step.number}"
+            name = name if now else f"turn {step.turn}, {name}"
+            lines.append(result_of(left, name, whole=now, drafts=self._has_drafts))
+            note = left.get("note", "") if now else ""
+        return note, lines
 
     @property
     def _visible_entities(self) -> Container[str] | None:
@@ -552,6 +551,9 @@ class Context:
         return self._toolset is None or self._toolset.drafts
 
     def _scrub(self, value: Any) -> Any:
+        """Return what the application or a model has written without keys and hidden columns."""
+        if self._toolset is not None:
+            value = self._toolset.tables.without_hidden(value)
         return self.conversation.scrub(value, entities=self._visible_entities)
 
     def _ref_fields(self) -> dict[str, str]:
@@ -574,7 +576,7 @@ class Context:
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
         said = [text for each in last for text in (each.user, each.assistant)]
         own = [step.goal, step.guidance, step.step_guidance, step.profile]
-        given = [value for call in calls for value in (_plain(call.params), call.answer)]
+        given = [each for call in calls for each in (call.tool, _plain(call.params), call.answer)]
         items = [*(item.text for item in step.batch), *step.constraints]
         texts = iter(self._scrub([*own, *items, *said, *given]))
         goal, guidance, step_guidance, profile = (next(texts) for _ in own)
@@ -588,7 +590,7 @@ class Context:
             constraints=[next(texts) for _ in step.constraints],
         )
         covered_exchanges = [Exchange(next(texts), next(texts)) for _ in last]
-        covered_calls = [replace(call, params=next(texts), answer=next(texts)) for call in calls]
+        covered_calls = [Called(next(texts), next(texts), next(texts)) for _ in calls]
         return covered, covered_exchanges, covered_calls
 
     def done(self, step: Step, decision: ActDecision) -> list[str]:
@@ -651,9 +653,11 @@ class Context:
         return Names(self._names_of, _LONGEST_REF, unknown)
 
     def _names_of(self, refs: Sequence[str]) -> dict[str, str]:
-        """Return the names of rows and drafts: labels, or else entity and number."""
-        labels = self.conversation.labels_of(refs)
-        return {ref: name_of(ref, label) for ref, label in labels.items()}
+        """Return what people call rows and drafts, or else what they are."""
+        found = self.conversation.labels_of(refs)
+        return {
+            ref: str(mask_keys(plain_lines(name_of(ref, each)))) for ref, each in found.items()
+        }
 
 
 class AsyncContext(AsyncFacade[Context]):

@@ -40,7 +40,7 @@ from sqlalchemy import inspect, select
 from sqlalchemy.orm import Mapper, lazyload
 
 from alfred_refs import sqla
-from alfred_refs.conversation import Conversation
+from alfred_refs.conversation import Conversation, mask_keys
 from alfred_refs.errors import MentionError, SetupError
 from alfred_refs.mapping import EntityKey, Key, KeyColumn, parse_ref
 from alfred_refs.session import RefSession
@@ -97,7 +97,7 @@ def _mention_at(text: str, start: int, entities: Container[str]) -> Mention | No
     begun = None if closed is None else _BEGUN.match(text, closed + 1)
     if closed is None or begun is None or begun["entity"] not in entities:
         return None
-    label, entity = text[start + 2 : closed], begun["entity"]
+    label, entity = mask_keys(text[start + 2 : closed]), begun["entity"]
     target = _TARGET.match(text, closed + 1)
     if target is None:
         raise MentionError(label, entity, "is not closed, or has more than a key in it")

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -470,6 +471,15 @@ def _quote_block(text: str) -> str:
     return "\n".join(f"> {inert(line)}" for line in text.splitlines())
 
 
+# the beginning of a heading or a fence in Markdown, and what makes the line above a heading
+_STRUCTURE = re.compile(r"^[ \t]*+(?=#{1,6}(?:\s|$)|```|~~~|(?:=+|-+)[ \t]*$)", re.MULTILINE)
+
+
+def plain_lines(text: str) -> str:
+    """Return a text of Markdown in which no line is a heading, a fence, or underlines one."""
+    return _STRUCTURE.sub(r"\g<0>\\", "\n".join(map(inert, text.splitlines())))
+
+
 def _decision(material: Material) -> str:
     return material.templates.text("decision", material.instructions, forms=material.forms)
 
@@ -494,14 +504,14 @@ class Part:
 # In this order. Entities and conversation are there even when there are none.
 PARTS: Final[Sequence[Part]] = (
     Part("header", "RWAG", "", _header),
-    Part("guidance", "W", "Guidance", lambda m: m.step.guidance),
+    Part("guidance", "W", "Guidance", lambda m: plain_lines(m.step.guidance)),
     Part("status", "RWAG", "Status", _status),
     Part("previous note", "RW", "Note of the step before", lambda m: _quote_block(m.note)),
     Part("profile", "AG", "The user", lambda m: _quote_block(m.step.profile)),
-    Part("guidance", "AG", "Guidance", lambda m: m.step.guidance),
+    Part("guidance", "AG", "Guidance", lambda m: plain_lines(m.step.guidance)),
     Part("task", "RWAG", "Task", _task),
     Part("batch manifest", "W", "To be written", _batch),
-    Part("step guidance", "RWAG", "How", lambda m: m.step.step_guidance),
+    Part("step guidance", "RWAG", "How", lambda m: plain_lines(m.step.step_guidance)),
     Part("data", "RWAG", "Data", _results),
     Part("schema", "RW", "Tables", lambda m: m.schema),
     Part("entities", "RWAG", "Rows", lambda m: m.entities),
@@ -519,7 +529,7 @@ NODE_PARTS: Final[Sequence[Part]] = (
     Part("header", "T", "", lambda _: "# Plan the turn"),
     Part("status", "UT", "Status", _turn),
     Part("profile", "T", "The user", lambda m: _quote_block(m.step.profile)),
-    Part("guidance", "UT", "Guidance", lambda m: m.step.guidance),
+    Part("guidance", "UT", "Guidance", lambda m: plain_lines(m.step.guidance)),
     Part("task", "T", "The message", _task),
     Part("data", "UT", "Data", _results),
     Part("schema", "T", "Tables", lambda m: m.schema),

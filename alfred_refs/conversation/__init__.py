@@ -40,4 +40,5 @@ from .draft_rows import check_draftable as check_draftable
 from .drafts import Draft as Draft
 from .refs import RefEntry as RefEntry
 from .registry import RefRegistry as RefRegistry
+from .scrub import mask_keys as mask_keys
 from .view import SessionConversation as SessionConversation

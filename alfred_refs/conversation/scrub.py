@@ -102,6 +102,18 @@ def scrub_value(
     return _map_texts(plain, clean)
 
 
+def mask_keys(value: Any) -> Any:
+    """Return a value as JSON values, with `<key>` in place of all keys, split and cut ones too.
+
+    For values in which refs are in place already: nothing is looked up.
+
+    Example:
+        >>> mask_keys({"note": "the one with ..c69607bb"})
+        {'note': 'the one with <key>'}
+    """
+    return scrub_value(value, lambda _: {}, ())
+
+
 def _map_texts(value: Any, change: Callable[[str, _Path], str], path: _Path = ()) -> Any:
     """Return a value as JSON values, each text in it changed, names of fields too.
 

@@ -12,7 +12,7 @@ both eras of the protocol (with a handshake, and without). Besides tools it has
 | resource | content |
 | --- | --- |
 | `refs://tables` | the tables, as the tools describe them |
-| `refs://row/{ref}` | one row or draft, as `db_read` answers |
+| `refs://row/{ref}` | one row or draft, as `db_read` answers; keys that are cut are `<key>` |
 | `refs://conversation` | the refs of the conversation, with labels |
 
 and a prompt, `tables`: how to use refs, and the tables.
@@ -65,7 +65,7 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from alfred_refs.conversation import Conversation
+from alfred_refs.conversation import Conversation, mask_keys
 from alfred_refs.errors import ConversationIdError, SetupError, UnknownConversationError
 from alfred_refs.integrations.adapters import Caller
 from alfred_refs.mapping import parse_ref
@@ -327,7 +327,7 @@ class _Resources:
         by_ref = {"field": table.ref_field, "op": "=", "value": text}
         arguments = {"table": table.name, "filters": [by_ref]}
         answer = await self._executor.call(request, "db_read", arguments)
-        return answer.text if answer.value.get("rows") else None
+        return _json(answer.value) if answer.value.get("rows") else None
 
     def _entries(self, chat: Conversation) -> str:
         """Return the drafts and refs of a conversation, as far as their tables are listed."""
@@ -344,7 +344,7 @@ class _Resources:
         )
         entries = list(islice(chain(drafts, refs), _MAX_ENTRIES + 1))
         value = {"entries": entries[:_MAX_ENTRIES], "more": len(entries) > _MAX_ENTRIES}
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _json(value)
 
     async def prompts(self, _: Request, __: Any) -> types.ListPromptsResult:
         """List the prompt."""
@@ -360,6 +360,11 @@ class _Resources:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name!r}")
         text = types.TextContent(text=_PROMPT_TEXT.format(tables=self._desk.describe()))
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
+
+
+def _json(value: Any) -> str:
+    """Return a value as a host may put it into a prompt: without keys, cut ones included."""
+    return json.dumps(mask_keys(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def _contents(uri: str, text: str, mime_type: str) -> types.ReadResourceResult:

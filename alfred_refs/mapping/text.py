@@ -373,18 +373,19 @@ _MOST_BREAKS = 2  # in a key without dashes: more are a list or a table of short
 _ELLIPSIS = r"(?:\.{2,}+|[…⋯]++|-?\*{3,}+(?:-\*{3,}+)*+)"
 _DOTS = rf"(?:[\[({{<]\s?{_ELLIPSIS}\s?[\])}}>]|{_ELLIPSIS})"
 _ELLIPSES = re.compile(_DOTS)
+_START = r"(?:(?<![0-9A-Za-z])|(?<=\\[nrt]))"  # not inside a word; `\n` ends a line in a repr()
 _GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
 # What is before an ellipsis and after it: both, only the beginning, only the end.
-_BEGINNING = re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{4,8}}{_GROUPS}\Z")
-_ONLY_BEGINNING = re.compile(rf"(?<![0-9A-Za-z#])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}})\Z")
+_BEGINNING = re.compile(rf"{_START}{_HEX}{{4,8}}{_GROUPS}\Z")
+_ONLY_BEGINNING = re.compile(rf"(?<!#){_START}(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}})\Z")
 _REST = rf"(?:-{_HEX}{{1,12}}){{0,4}}(?![0-9A-Za-z])(?:-(?!\*)(?={_DOTS}))?"
 _END = re.compile(rf"-?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{4,12}}{_REST}")
 _ONLY_END = re.compile(rf"-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}{_REST}")
 _LONGEST_BEGINNING = 36
 # Most of a key, without an ellipsis.
 _MOST = re.compile(
-    rf"(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?(?![0-9A-Za-z-])"
-    rf"|(?<![0-9A-Za-z-])(?:{_HEX}{{1,7}}-)?(?:{_HEX}{{4}}-){{2,3}}{_HEX}{{12}}(?![0-9A-Za-z-])"
+    rf"(?<!-){_START}{_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?(?![0-9A-Za-z-])"
+    rf"|(?<!-){_START}(?:{_HEX}{{1,7}}-)?(?:{_HEX}{{4}}-){{2,3}}{_HEX}{{12}}(?![0-9A-Za-z-])"
 )
 # Part of every key, whole, split or cut: it rules most texts out.
 _LIKELY = re.compile(

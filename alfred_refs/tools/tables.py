@@ -168,6 +168,8 @@ def _with_foreign_keys(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[
     yield from sharing_secondary(mapper, name)
 
 
+_ROWS = ("rows", "data", "totals")  # the parts of answers and arguments with rows of the table
+
 ROW_REF = "_ref"
 """The field with the ref of a row whose primary key has several columns."""
 
@@ -315,6 +317,14 @@ class ToolTable:
             for name in self.targets
             if self.relationship(name).lazy not in _UNLOADED_STRATEGIES
         ]
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """The attributes that the model does not see, of subclasses too, and their labels."""
+        kinds = [self, *self.kinds.values()]
+        names = {each.key for kind in kinds for each in inspect(kind.model).mapper.attrs}
+        names.difference_update(*(kind.fields for kind in kinds))
+        return frozenset(names | {f"_{each}_label{end}" for each in names for end in ("", "s")})
 
     def column(self, name: str) -> ToolColumn:
         """Return a column.
@@ -573,6 +583,30 @@ class ToolTables:
         """
         roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
         return {each.entity for each, root in roots if root in self._by_model}
+
+    def without_hidden(self, value: Any, table: ToolTable | None = None) -> Any:
+        """Return JSON without hidden attributes of rows, as in an answer of another toolset.
+
+        Args:
+            value: what may contain answers or arguments of tools: objects that name a table.
+            table: whose rows these are, if that is known.
+        """
+        if isinstance(value, list | tuple):
+            return [self.without_hidden(each, table) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        if table is not None:
+            return {
+                name: self.without_hidden(each, table.targets.get(name))
+                for name, each in value.items()
+                if name not in table.hidden
+            }
+        named = value.get("table")
+        table = self._tables.get(named) if isinstance(named, str) else None
+        return {
+            name: self.without_hidden(each, table if name in _ROWS else None)
+            for name, each in value.items()
+        }
 
     @cached_property
     def shown(self) -> frozenset[str]:

@@ -295,6 +295,7 @@ ELLIPSES = ["(...)", "[…]", "{...}", "<...>", "[ ... ]", "(…)", "....", "…
         ("a508000d-9b55...bd2de2", "cut", None),
         *((text, "cut", None) for text in (str(KEY)[:-1], str(KEY)[1:], str(KEY)[9:])),
         *((f"a508000d{dots}dbdd88bd2de2", "cut", None) for dots in ("[...]", "⋯", "-****-****-")),
+        (r"'see\na508000d-9b55[…]\n'", "cut", "a508000d-9b55[…]"),
         ("id ..c69607bb", "cut", "..c69607bb"),
         ("id …dbdd88bd2de2", "cut", "…dbdd88bd2de2"),
         ("a508000d...", "cut", None),
