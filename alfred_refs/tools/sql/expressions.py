@@ -115,7 +115,8 @@ def value_of(node: Any, scope: Scope) -> Value:
     budget = scope.building.budget
     before = budget.spent
     budget.spend(1)
-    value = make(node, scope)
+    with budget.level():
+        value = make(node, scope)
     return replace(value, size=budget.spent - before)
 
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -158,6 +159,9 @@ MAX_COST = 1_000
 """Units that a statement may cost; Python works for 0.1 to 0.5 ms on one."""
 
 
+_MAX_LEVELS = 60  # of expressions: `a + b + c` has three
+
+
 @dataclass(slots=True)
 class Budget:
     """What one statement may cost before it is sent: units, and seconds of Python.
@@ -173,6 +177,7 @@ class Budget:
     seconds: float | None = None
     spent: int = 0
     _ends_at: float = field(init=False)
+    _depth: int = 0
 
     def __post_init__(self) -> None:
         self._ends_at = math.inf if self.seconds is None else monotonic() + self.seconds
@@ -191,6 +196,19 @@ class Budget:
                 "name fewer columns, and ask for less at once",
             )
         self.check_time()
+
+    @contextmanager
+    def level(self) -> Iterator[None]:
+        """Enter an expression inside of another; the session takes longer for each level.
+
+        Raises:
+            ToolError: it is nested too deep.
+        """
+        self._depth += 1
+        if self._depth > _MAX_LEVELS:
+            raise too_deep()
+        yield
+        self._depth -= 1
 
     def check_time(self) -> None:
         """Check the deadline.

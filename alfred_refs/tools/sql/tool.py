@@ -83,6 +83,7 @@ TEXT_LIMIT = "most_text"
 LIST_LIMIT = "most_items"
 """The name of the parameter with the number of elements to read of each list."""
 
+_CUT_COST = 4  # units of the budget, for a column whose texts are cut
 _MIN_TEXT = 1_000  # characters of a text that are shown, however many columns there are
 
 _CAPACITY = 500  # the size of SQLAlchemy's compiled cache
@@ -199,6 +200,7 @@ def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> 
     """Return a SELECT of the rows of another, with as much of each value as is shown."""
     if not any(_is_cut(v) or isinstance(v.type, ARRAY) or is_exact(v.type) for v in values):
         return limited
+    building.budget.spend(_CUT_COST * sum(map(_is_cut, values)))
     columns = limited.subquery(building.alias("q", "the answer")).c
     shown = map(_shown, values, columns)
     return select(*(each.label(f"c{n}") for n, each in enumerate(shown, start=1)))

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 
 from tests.postgres.server import embedded_server
 from tests.tools.sql.campaign import Found, run
+from tests.tools.sql.costs import Cost, costs_of
 from tests.tools.sql.world import World
 
 
@@ -23,10 +24,23 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     with embedded_server() as url:
         engine = create_engine(url)
+        if options.costs:
+            costs = costs_of(World(engine), options.costs, options.seed)
+            _show_costs(console, costs)
+            return int(any(each.is_too_much for each in costs))
         found = run(World(engine), options.queries, options.seed, options.only)
         engine.dispose()
     _show(console, found)
     return int(bool(found.wrong))
+
+
+def _show_costs(console: Console, costs: Sequence[Cost]) -> None:
+    table = Table("seconds", "MB", "text", "answer")
+    largest = max(costs, key=lambda cost: cost.size)
+    for each in [*costs[:10], largest, *(cost for cost in costs[10:] if cost.is_too_much)]:
+        size = f"{each.size / 1e6:.0f}"
+        table.add_row(f"{each.seconds:.3f}", size, f"{len(each.sql)}: {each.sql:.120}", each.told)
+    console.print(table)
 
 
 def _show(console: Console, found: Found) -> None:
@@ -49,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.sql", description=__doc__)
     parser.add_argument("--queries", type=int, default=20_000, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of all choices")
+    parser.add_argument("--costs", type=int, help="time and weigh so many texts instead")
     parser.add_argument("--only", type=int, help="the one of this number")
     return parser
 

@@ -203,3 +203,11 @@ def test_texts_that_are_not_long_are_given_to_functions(world: World) -> None:
     )
 
     assert told["rows"] == [[20_000, 2.25, 1]]
+
+
+def test_expressions_are_not_nested_deeper_than_a_session_follows(world: World) -> None:
+    """The flow of keys is found for each level: the time grows with their square."""
+    few, many = (" || ".join(f"'a{n}'" for n in range(levels)) for levels in (50, 70))
+
+    assert "rows" in world.ask(f"select {few}")
+    assert "nested too deep" in world.ask(f"select {many}")["error"]["message"]
