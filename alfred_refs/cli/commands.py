@@ -252,7 +252,7 @@ def _draft_rows(drafts: Iterator[Draft], printer: Printer, *, keys: bool) -> Ite
 def activity(registry: RefRegistry, printer: Printer, conversation: str, turns: int) -> None:
     """Show what was done with a conversation's rows, as prompts show it.
 
-    Retained rows are shown whenever they were used last. The values that models have seen are
+    Retained rows are shown whenever they were used last. The columns that models have seen are
     included in JSON only.
     """
     record = open_conversation(registry, registry.describe(conversation)).activity(turns)
