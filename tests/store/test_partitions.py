@@ -50,6 +50,7 @@ union all select attrelid::regclass::text, attname, format_type(atttypid, atttyp
     from pg_attribute join pg_class on attrelid = pg_class.oid
     left join pg_attrdef on adrelid = attrelid and adnum = attnum
     where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and attnum > 0
+        and not attisdropped
 order by 1, 2, 3
 """
 
