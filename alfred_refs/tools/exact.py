@@ -5,6 +5,7 @@ after 9999, and the time `24:00`. Drivers raise an error for them, or, as psycop
 return another date. So a SELECT that shows such a column asks PostgreSQL for its text, and
 `read_exact` makes the Python value of it; a text that has none stays a text.
 
+>>> from sqlalchemy import column
 >>> print(select_exact(column("day", Date())))
 CAST(to_json(day) AS TEXT)
 >>> read_exact(Date(), '"2026-05-01"')
