@@ -252,7 +252,7 @@ def _fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
         own = keys.primary if keys.own_entity is not None else {}
         cache["fields"] = {
             attribute.key: _values_of(attribute.columns[0].type, keys.all.get(attribute.key))
-            for attribute in mapper.column_attrs
+            for attribute in keys.attributes.values()
             if attribute.key not in own and _is_settable(attribute.columns[0], mapper)
         }
     return cast("Mapping[str, Values]", cache["fields"])

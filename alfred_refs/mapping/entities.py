@@ -16,8 +16,9 @@ True
 
 - `of_column` follows aliases, subqueries and labels to the column of a table, and returns its
   `KeyColumn` (`mapping.key_columns`), or `None` for data.
-- `of_class` returns the key attributes of a mapped class as a `ClassKeys`. A class whose keys
-  cannot be translated raises `KeyColumnError` here, when it is first used.
+- `of_class` returns the key attributes of a mapped class as a `ClassKeys`. A class whose primary
+  key cannot be translated raises `KeyColumnError` here, when it is first used; any other attribute
+  that cannot be translated is refused by itself.
 - Nothing is configured up front: a class or table is read at its first use and cached. The caches
   hold tables and classes weakly, so that an application can drop what it has made.
 
@@ -71,6 +72,8 @@ class ClassKeys:
             columns, or is a key of another entity.
         alternate: those among `all` that hold alternate keys.
         label: the label of the rows; `None` if they have none, or no refs of their own.
+        attributes: the column attributes that instances can show, whether keys or data.
+        refused: the attributes that cannot be translated, composites included, with the reasons.
     """
 
     primary: Mapping[str, KeyColumn]
@@ -80,6 +83,18 @@ class ClassKeys:
     own_entity: str | None
     alternate: Mapping[str, KeyColumn]
     label: Label | None
+    attributes: Mapping[str, ColumnProperty[Any]]
+    refused: Mapping[str, KeyColumnError]
+
+    def check_readable(self, name: str) -> None:
+        """Check that an attribute can be translated.
+
+        Raises:
+            KeyColumnError: it cannot.
+        """
+        error = self.refused.get(name)
+        if error is not None:  # a new one: a raised exception keeps its traceback
+            raise KeyColumnError(error.fact, error.remedy)
 
     def key_of(self, identity: Sequence[Any]) -> Key:
         """Return the key of a row, given its identity: the values of its primary key columns."""
@@ -268,19 +283,32 @@ class Entities:
             return keys
 
     def _read_class(self, mapper: Mapper[Any]) -> ClassKeys:
-        columns = {
-            attribute.key: column
-            for attribute in mapper.column_attrs
-            if (column := self._of_attribute(attribute)) is not None
-        }
-        for composite in mapper.composites:
-            _refuse_composite(composite, columns)
         identity = [mapper.get_property_by_column(c).key for c in mapper.primary_key]
+        # SQLAlchemy maps an expression of `polymorphic_on` without an attribute of the class
+        attributes = {e.key: e for e in mapper.column_attrs if hasattr(mapper.class_, e.key)}
+        columns: dict[str, KeyColumn] = {}
+        refused: dict[str, KeyColumnError] = {}
+        for name, attribute in [*attributes.items()]:
+            try:
+                column = self._of_attribute(attribute)
+            except KeyColumnError as error:
+                if name in identity:
+                    raise
+                refused[name] = error.with_traceback(None)
+                del attributes[name]
+            else:
+                if column is not None:
+                    columns[name] = column
+        for composite in mapper.composites:
+            if not columns.keys().isdisjoint(each.key for each in composite.props):
+                refused[composite.key] = _composite_error(composite)
         primary = {name: columns[name] for name in identity if name in columns}
         foreign = {name: column for name, column in columns.items() if name not in primary}
         if columns:
             _check_primary_key(mapper)
         label = self._label_of(mapper)
+        if label is not None and label.attribute in refused:
+            raise refused[label.attribute]
         entity = self.name_of(mapper.class_) if primary else None
         is_own = len(identity) == 1 and [c.space for c in primary.values()] == [entity]
         return ClassKeys(
@@ -291,6 +319,8 @@ class Entities:
             own_entity=entity if is_own else None,
             alternate={n: column for n, column in columns.items() if column.alternate is not None},
             label=label if is_own else None,
+            attributes=attributes,
+            refused=refused,
         )
 
     def _of_attribute(self, attribute: ColumnProperty[Any]) -> KeyColumn | None:
@@ -338,13 +368,11 @@ def _check_primary_key(mapper: Mapper[Any]) -> None:
         )
 
 
-def _refuse_composite(composite: CompositeProperty[Any], columns: Mapping[str, KeyColumn]) -> None:
-    names = [attribute.key for attribute in composite.props]
-    if not columns.keys().isdisjoint(names):
-        raise KeyColumnError(
-            f"composite attribute {composite} has key columns, which are not translated in it",
-            'declare its columns with info={"ref": None}, or map them one by one',
-        )
+def _composite_error(composite: CompositeProperty[Any]) -> KeyColumnError:
+    return KeyColumnError(
+        f"composite attribute {composite} has key columns, which are not translated in it",
+        'read its columns one by one, or declare them with info={"ref": None}',
+    )
 
 
 def _expression_error(attribute: ColumnProperty[Any], fact: str) -> KeyColumnError:

@@ -473,6 +473,11 @@ def choices_of(element: Any) -> Sequence[Any]:
             return [] if inner is None else [inner]
 
 
+def is_declared_data(element: Any) -> bool:
+    """Return whether an expression is a `column_property()` with `info={"ref": None}`."""
+    return sqla.info_of(element).get("ref", element) is None
+
+
 def is_document(element: Any) -> bool:
     """Return whether an expression is a JSON document, or chooses among such."""
     if isinstance(element, FunctionElement) and function_name(element) in JSON_MAKERS:
@@ -625,6 +630,8 @@ class Lineage:
         match element:
             case _ if (bundle := sqla.bundle_of(element)) is not None:
                 return self._of_bundle(bundle)
+            case _ if is_declared_data(element):
+                return None
             case ColumnClause():
                 return self._of_column(element)
             case BindParameter():

@@ -144,7 +144,7 @@ def instrument_once(class_: type[Any], entities: Entities) -> ClassKeys:
     keys: ClassKeys | None = cache.get("instrumented")
     if keys is None:
         keys = entities.of_class(class_)
-        instrument(class_, keys.all)
+        instrument(class_, [*keys.all, *keys.refused])
         for name, column in keys.all.items():
             attribute = getattr(class_, name)
             if type(attribute) is RefAttribute and column.has_uuids:
@@ -167,10 +167,29 @@ def instrument(class_: type[Any], names: Iterable[str]) -> None:
         attribute = getattr(class_, name)
         if type(attribute) is InstrumentedAttribute:
             attribute.__class__ = RefAttribute
+        elif type(getattr(attribute, "descriptor", None)) is property:
+            attribute.descriptor = _guarded(attribute)
     instrument_dictionaries(class_)
     if not event.contains(class_, "pickle", _on_pickle):
         event.listen(class_, "pickle", _on_pickle, raw=True)
         event.listen(class_, "unpickle", _on_unpickle, raw=True)
+
+
+class _GuardedComposite(property):
+    """The getter and setter of a `composite()` whose value would show keys."""
+
+
+def _guarded(attribute: Any) -> _GuardedComposite:
+    """Return the property of a composite attribute, whose getter asks the boundary first."""
+    original = attribute.descriptor
+
+    def get(instance: Any) -> Any:
+        boundary = boundary_of(instance)
+        if boundary is not None:
+            boundary.show(attribute, instance, None)
+        return original.fget(instance)
+
+    return _GuardedComposite(get, original.fset, original.fdel)
 
 
 def boundary_of(instance: object) -> RefDisplay | None:

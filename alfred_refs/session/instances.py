@@ -565,6 +565,7 @@ class Boundary:
 
         Raises:
             BadRefError: a ref cannot be used; only during a flush.
+            KeyColumnError: an attribute is set that cannot be translated.
         """
         # An instance that was in a session before has refs in these attributes alone
         known = isinstance(getattr(state, BOUNDARY, None), Boundary)
@@ -574,6 +575,10 @@ class Boundary:
         self._rowless.discard(state)
         if self.raw:
             return []
+        keys = self._entities.of_class(state.class_)
+        for name in keys.refused:
+            if is_set(state, name) and state.dict.get(name) is not None:
+                keys.check_readable(name)
         if not flushing:
             self.pending.add_all(state, names)
             return []
@@ -641,6 +646,8 @@ class Boundary:
         """
         column = self._column(attribute)
         state = sqla.state_of(instance)
+        if column is None and not self.raw and value is not None:
+            self._check_readable(attribute)
         if self.raw or column is None:
             unresolved_names(state).discard(attribute.key)
             return value
@@ -657,6 +664,10 @@ class Boundary:
             self._keys.remember_rows([AttributeValue(state, attribute.key, column, key)])
         return key
 
+    def _check_readable(self, attribute: RefAttribute) -> None:
+        class_ = cast("type[Any]", attribute.class_)
+        self._entities.of_class(class_).check_readable(attribute.key)
+
     def _column(self, attribute: RefAttribute) -> KeyColumn | None:
         return self._entities.of_class(cast("type[Any]", attribute.class_)).all.get(attribute.key)
 
@@ -667,8 +678,13 @@ class Boundary:
 
         A new key is minted together with those of all instances loaded so far, in one round trip,
         so that rows are numbered in the order of loading.
+
+        Raises:
+            KeyColumnError: the attribute cannot be translated.
         """
         column = self._column(attribute)
+        if column is None and not self.raw:
+            self._check_readable(attribute)
         if self.raw or column is None:
             return value
         state = sqla.state_of(instance)
@@ -712,8 +728,8 @@ class Boundary:
 
     def pickled_refs(self, state: State) -> PickledRefs:
         """Return the refs that an instance takes into a pickle: at most one round trip."""
-        columns = self._entities.of_class(state.class_).all
-        attributes = self._keys.attributes(state, columns)
+        keys_of_class = self._entities.of_class(state.class_)
+        attributes = self._keys.attributes(state, keys_of_class.all)
         keys = [
             keys_in(each.column, each.value)
             if each.column.alternate is None
@@ -726,7 +742,7 @@ class Boundary:
             for each, pairs in zip(attributes, keys, strict=True)
             if pairs or isinstance(each.value, list)
         }
-        return PickledRefs(state.class_, columns, refs)
+        return PickledRefs(state.class_, [*keys_of_class.all, *keys_of_class.refused], refs)
 
     def invalidate(self) -> None:
         """Drop the cached functions and refs of attributes."""

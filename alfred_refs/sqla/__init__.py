@@ -123,6 +123,7 @@ from .statements import (
     from_select_pairs as from_select_pairs,
     has_lambdas as has_lambdas,
     in_keys as in_keys,
+    info_of as info_of,
     instance_attribute_of as instance_attribute_of,
     is_false as is_false,
     is_key_parameter as is_key_parameter,

@@ -233,8 +233,13 @@ def set_related(instance: Any, relationship: str, other: Any) -> None:
 
 
 def new_collection(attribute: Any) -> Any:
-    """Return an empty collection of the class that a relationship uses, without any event."""
-    return attribute.impl.collection_factory()
+    """Return an empty collection of the class that a relationship uses, without any event.
+
+    `None` if its attribute has no collection: "dynamic" and "write_only" relationships, and
+    `Mapped[list[X]]` with `uselist=False`, have a `collection_class` nonetheless.
+    """
+    factory = getattr(attribute.impl, "collection_factory", None)
+    return None if factory is None else factory()
 
 
 def is_unpopulated(key: Any) -> bool:

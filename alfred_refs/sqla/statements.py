@@ -257,6 +257,16 @@ def polymorphic_column(element: ColumnElement[Any]) -> ColumnElement[Any]:
     return element if column is None else column
 
 
+def info_of(element: Any) -> Mapping[Any, Any]:
+    """Return the `info` of the mapped attribute that an expression stands for, or nothing."""
+    # Private: the annotations "parentmapper" and "proxy_key".
+    # Pinned by `test_an_expression_leads_to_the_info_of_its_attribute`.
+    annotations = getattr(element, "_annotations", {})
+    mapper, name = annotations.get("parentmapper"), annotations.get("proxy_key")
+    attribute = None if mapper is None or name is None else mapper.column_attrs.get(name)
+    return {} if attribute is None else cast("Mapping[Any, Any]", attribute.info)
+
+
 def bundle_of(element: Any) -> Bundle[Any] | None:
     """Return the bundle that an element of a SELECT stands for, or `None`."""
     # Private: the annotation "bundle".

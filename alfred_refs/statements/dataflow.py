@@ -90,6 +90,7 @@ from alfred_refs.mapping.lineage import (
     arguments_of,
     choices_of,
     function_name,
+    is_declared_data,
     is_document,
 )
 
@@ -275,6 +276,8 @@ class Flows:
         match element:
             case BindParameter():
                 return Flow(parameters=(ParameterSource(element),))
+            case _ if is_declared_data(element):
+                return Flow(data=(None,))
             case ColumnClause():
                 return self._of_column(element)
             case _ if choices := choices_of(element):

@@ -735,7 +735,7 @@ def _table(
     keys = entities.of_class(model)
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
     repeated = _inherited_attributes(mapper) - {*identity}
-    attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)
+    attributes = sorted(keys.attributes.values(), key=lambda each: each.key not in identity)
     columns = {
         attribute.key: _column(
             attribute,

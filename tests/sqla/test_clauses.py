@@ -19,7 +19,16 @@ from sqlalchemy import (
     update,
     values as sa_values,
 )
-from sqlalchemy.orm import Bundle, configure_mappers, joinedload, with_expression
+from sqlalchemy.orm import (
+    Bundle,
+    DeclarativeBase,
+    Mapped,
+    column_property,
+    configure_mappers,
+    joinedload,
+    mapped_column,
+    with_expression,
+)
 
 from alfred_refs import sqla
 from tests.mapping.test_lineage import Opaque
@@ -101,6 +110,24 @@ def test_a_bundle_is_known_behind_the_element_that_stands_for_it() -> None:
     assert sqla.bundle_of(element) is bundle
     assert sqla.bundle_of(bundle) is bundle
     assert sqla.bundle_of(Recipe.__table__.c.id) is None
+
+
+def test_an_expression_leads_to_the_info_of_its_attribute() -> None:
+    """A statement has the expression, not the attribute; a table's column has none."""
+
+    class Local(DeclarativeBase):
+        """Of this test."""
+
+    class Box(Local):
+        __tablename__ = "boxes"
+        num: Mapped[int] = mapped_column(primary_key=True)
+        twice: Mapped[int] = column_property(num * 2, info={"ref": None})
+
+    [[column], [expression]] = sqla.result_expressions(select(Box.num, Box.twice))
+
+    assert sqla.info_of(expression) == {"ref": None}
+    assert sqla.info_of(column) == {}
+    assert sqla.info_of(Box.__table__.c.num) == {}
 
 
 def test_an_unnamed_column_is_told_from_a_named_one() -> None:
