@@ -280,10 +280,16 @@ def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part
     inner = scope.inner()
     inner.parts[name] = Part(start, cte)
     step = scope.building.query(second, inner)
-    _matching_columns([start, step], scope)
+    values = _matching_columns([start, step], scope)
+    if [each.key for each in values] != [each.key for each in start.values]:
+        raise invalid_sql(
+            f"{name!r} begins with NULL where it goes on with refs",
+            "begin with rows that have refs, or leave the column out",
+        )
     step = _bounded_step(step, scope)
     recursive = (cte.union if is_distinct else cte.union_all)(step.statement)
-    return Part(start.evaluated(), recursive, scope.building.budget.spent - before)
+    rows = replace(start, values=values).evaluated()
+    return Part(rows, recursive, scope.building.budget.spent - before)
 
 
 def _bounded_step(step: Query, scope: Scope) -> Query:
