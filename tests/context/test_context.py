@@ -279,6 +279,28 @@ def test_a_mention_of_no_row_is_refused(context: Context, session: RefSession, k
     assert key == "" or key not in str(caught.value).replace("mention", "").replace("x ", "")
 
 
+def test_keys_beside_a_mention_are_covered(
+    context: Context, session: RefSession, keys: dict[str, uuid.UUID]
+) -> None:
+    """A model hears the text: known keys are refs in it, and others are masked."""
+    said = f"@[Curry](dish:{keys['Curry']}), not {keys['Curry']} or {keys['Soup'].hex}"
+    assert context.heard(session, said) == "dish_1, not dish_1 or <key>"
+
+
+def test_drafts_of_classes_that_a_toolset_does_not_list_are_not_shown(
+    conversation: Conversation, sessions: Sessions
+) -> None:
+    """With their content or without, in any prompt."""
+    conversation.draft(Part, {"note": "cinnamon"}, label="cinnamon")
+    conversation.draft(Cuisine, {"name": "Thai"})
+    context = Context(
+        conversation, toolset=Toolset([Cuisine], expect="optional"), sessions=sessions
+    )
+    assert [each.ref for each in context.view("act").drafts] == ["gen_cuisine_1"]
+    assert "cinnamon" not in context.prompt(Step("write", "x")).user
+    assert "gen_part_1" not in context.render("think")
+
+
 def test_a_mention_is_looked_up_in_a_session_of_the_conversation(
     context: Context, sessions: Sessions
 ) -> None:
@@ -444,8 +466,9 @@ def test_calls_of_any_tool_are_covered(
     other = {"id": keys["Soup"], "device": device}
     refused = {"table": "dishes", "filters": is_(str(uuid.uuid4()))}
     calls = [Called("db_read", refused, own), Called("search", {"of": str(keys["Soup"])}, other)]
+    calls.append(Called("list_all", {}, {"device": device}))
     told = context.prompt(Step("read", "x"), calls=calls).parts["data"]
-    assert (told.count(device), told.count("<key>")) == (0, 3)
+    assert (told.count(device), told.count("<key>")) == (0, 4)
     assert str(keys["Soup"]) not in told
     assert re.search(r'search \{"of": "dish_\d"\}', told)
 
@@ -622,10 +645,12 @@ def test_a_mention_of_another_owners_row_is_refused(
         assert context.heard(session, said) == "recipe_1, recipe_2"
         errors = []
         for key in (theirs, uuid.uuid4()):
-            with pytest.raises(MentionError) as caught:
-                context.heard(session, f"@[x](recipe:{key})")
-            errors.append(str(caught.value))
-    assert errors[0] == errors[1]
+            for other in ("", f"@[mine](recipe:{mine}) "):
+                with pytest.raises(MentionError) as caught:
+                    context.heard(session, f"{other}@[x](recipe:{key})")
+                errors.append(str(caught.value))
+        assert len(list(chat.entries("recipe"))) == 2
+    assert len({*errors}) == 1
 
 
 def test_rows_of_several_tables_that_a_call_makes_are_told(context: Context, call: Call) -> None:

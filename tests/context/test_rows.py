@@ -86,6 +86,21 @@ def test_a_row_that_others_delete_is_shown_as_deleted(
     assert context.render("reply") == '- "Soup": dish, deleted'
 
 
+def test_a_row_that_others_deleted_is_not_said_to_be_the_users_deed(
+    context: Context, sessions: Sessions, keys: Keys, tables: Engine, conversation: Conversation
+) -> None:
+    """Though the user was the last to change it."""
+    with sessions(conversation=conversation, by="user") as session, session.raw_keys():
+        session.get_one(Dish, keys["Soup"]).servings = 3
+        session.commit()
+    assert lines(context, "think") == ['- dish_1 "Soup" (updated by the user in turn 0)']
+    with Session(tables) as plain:
+        plain.execute(delete(Dish).where(Dish.id == keys["Soup"]))
+        plain.commit()
+    assert lines(context, "think") == ['- dish_1 "Soup" (deleted since turn 0)']
+    assert context.render("reply") == '- "Soup": dish, deleted'
+
+
 def test_a_retained_row_that_is_deleted_or_renamed_is_shown_so(
     context: Context, call: Call, keys: Keys, tables: Engine, conversation: Conversation
 ) -> None:

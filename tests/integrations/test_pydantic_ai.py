@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from alfred_refs.context import Window
 from alfred_refs.integrations.pydantic_ai import RefToolset
 from alfred_refs.tools import BoundToolset
 from examples.agents.pydantic_ai import Visit as ExampleVisit, shop_agent
@@ -129,6 +131,24 @@ async def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
     told = requests[-1].parts[-1]
     assert isinstance(told, InstructionDeltaPart)
     assert '- order_1 "for Ada" (read in turn 0)\n  {"placed": "2026-11-24"}' in str(told.content)
+
+
+async def test_runs_at_the_same_time_show_rows_of_their_own_conversations(
+    shop_desk: BoundToolset,
+) -> None:
+    """One toolset serves both, and a run keeps the rows that it began with."""
+    refs: RefToolset[Any] = RefToolset(shop_desk, lambda ctx: ctx.deps, window=Window())
+    runs = []
+    for chat, owner in (("chat-1", shop.ADA), ("chat-2", shop.BOB)):
+        await shop_desk.call_async(chat, owner, "db_read", {"table": "orders"})
+        ctx: Any = SimpleNamespace(deps=(chat, owner))
+        runs.append((await refs.for_run(ctx), ctx))
+    shown = [str(await run.get_instructions(ctx)) for run, ctx in runs]
+    assert [("for Ada" in text, "for Bob" in text) for text in shown] == [
+        (True, False),
+        (False, True),
+    ]
+    assert refs.rows is None
 
 
 async def test_it_is_a_toolset_as_any_other(shop_desk: BoundToolset) -> None:
