@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
+    CompoundSelect,
     FromClause,
     and_,
     except_,
@@ -328,7 +329,9 @@ def build_union(node: Any, scope: Scope) -> Query:
 def _closed_query(node: Any, scope: Scope) -> Query:
     """Build a query whose rows can be combined with others; its order and limit stay inside."""
     query = scope.building.query(node, scope)
-    return _as_subquery(query, scope) if query.is_ended else query
+    # the columns of a union are those of its first SELECT, which may have NULL for refs
+    is_closed = query.is_ended or isinstance(query.statement, CompoundSelect)
+    return _as_subquery(query, scope) if is_closed else query
 
 
 def _as_subquery(query: Query, scope: Scope) -> Query:

@@ -79,3 +79,14 @@ def test_a_column_that_begins_with_refs_holds_refs(session: RefSession) -> None:
     )
 
     assert told["rows"] == [[2], [3]]
+
+
+def test_refs_are_found_behind_null_in_unions_of_unions(session: RefSession) -> None:
+    """Next to texts, which PostgreSQL cuts in a SELECT around them."""
+    told = _ask(
+        session,
+        "select null, 'a' union (select null, 'b' union select code, name from places) order by 2",
+    )
+
+    assert told["rows"][0][1:] == ["Austria"]
+    assert {str(ref).partition("_")[0] for ref, _ in told["rows"]} == {"place", "None"}
