@@ -384,6 +384,8 @@ def test_what_a_step_leaves_is_told_to_the_next(
         '  ["dish_1"]',
     ]
     assert "previous note" not in context.prompt(Step("analyze", "think")).parts
+    conversation.begin_turn()
+    assert "previous note" not in context.prompt(Step("write", "save")).parts
 
 
 def test_a_step_that_makes_content_leaves_drafts(

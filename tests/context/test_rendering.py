@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -13,10 +14,15 @@ from alfred_refs.context.views import (
     ContextView,
     EntityView,
     RowView,
+    Selection,
     quote_json,
     render_view,
     tokens,
+    view_of,
 )
+from alfred_refs.mapping import Ref
+from alfred_refs.store import ActivityEntry
+from alfred_refs.tools import CurrentRows
 from tests.profiles import examples
 
 
@@ -194,3 +200,31 @@ def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason:
 def test_a_mark_for_a_key_in_a_text_stays_as_the_model_must_write_it() -> None:
     """It is ours, and names a row."""
     assert quote_json("see <product_2> <b>") == '"see <product_2> \\u003cb>"'
+
+
+@pytest.mark.parametrize(
+    ("gone", "action", "actor", "status"),
+    [
+        (None, "read", "model", "not visible"),
+        (None, "updated", "user", "not visible"),
+        (None, "deleted", "user", "deleted:user"),
+        ("was deleted", "updated", "user", "deleted since"),
+        ("was never saved", "created", "model", "never saved"),
+        ("was never saved", "deleted", "user", "never saved"),
+    ],
+)
+def test_a_row_that_cannot_be_read_has_the_status_that_is_known(
+    gone: Any, action: Any, actor: Any, status: str
+) -> None:
+    """The user has not deleted what somebody else did, nor what was never there."""
+    entry = ActivityEntry(Ref("recipe", 1), gone, "Soup", action, actor, 0, 0)
+    view = view_of(Selection(0, [entry]), [], CurrentRows({}), data=True)
+    assert [each.status for each in view.active] == [status]
+
+
+def test_a_view_that_is_cut_tells_of_its_own_rows_alone() -> None:
+    """What was shortened in rows that are left out is not listed, and all of those are counted."""
+    view = VIEW.model_copy(update={"hidden": 2, "cut": ["recipe_10.note: 5 of 9", "recipe_2.a"]})
+    kept = view.keeping({"recipe_2": VIEW.active[0]})
+    assert kept.cut == ["recipe_2.a"]
+    assert kept.hidden == 5

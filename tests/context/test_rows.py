@@ -143,6 +143,14 @@ class Refusing(Hooks):
         raise ToolError("closed", f"no {read.model.__name__} today")
 
 
+class Broken(Hooks):
+    """Has a mistake."""
+
+    def before_read(self, read: Reading) -> None:
+        """Fail."""
+        read.conditions.append(Dish.servings == 1 // len(read.conditions))
+
+
 class OnlySoup(Hooks):
     """Restricts reads to one row, and changes what is shown of it."""
 
@@ -292,6 +300,28 @@ def test_a_bound_toolset_brings_its_sessions(
     ):
         assert context.render("act").startswith(NOTE)
         assert "db_update" in context.prompt(Step("write", "x")).system
+
+
+def test_the_session_of_a_prompt_is_closed(
+    conversation: Conversation, toolset: Toolset, tables: Engine, call: Call, keys: Keys
+) -> None:
+    """Also if the rows cannot be read."""
+    closed: list[str] = []
+
+    class Noting(RefSession):
+        def close(self) -> None:
+            closed.append("closed")
+            super().close()
+
+    assert keys
+    call("db_read", table="dishes")
+    sessions: Any = sessionmaker(tables, class_=Noting)
+    Context(conversation, toolset=toolset, sessions=sessions).render("act")
+    assert closed == ["closed"]
+    broken = Toolset(MODELS, hooks={Dish: [Broken()]})
+    with pytest.raises(ZeroDivisionError):
+        Context(conversation, toolset=broken, sessions=sessions).render("act")
+    assert closed == ["closed"] * 2
 
 
 def test_nothing_is_recorded_by_reading(context: Context, call: Call, keys: Keys) -> None:
