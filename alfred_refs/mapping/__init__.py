@@ -28,6 +28,7 @@ from .key_columns import (
     column_named as column_named,
     key_table as key_table,
     primary_key as primary_key,
+    python_type_of as python_type_of,
     root_of as root_of,
     singular as singular,
     undecorated_type as undecorated_type,

@@ -26,14 +26,15 @@ alfred_refs.mapping.columns.UnfitValueError: a column takes a date such as '2026
 - Values are compared as PostgreSQL has stored them: `CHAR` padded, `REAL` in single precision.
 
 Limits: a custom type (`TypeDecorator`) may convert values in any way. If it declares no Python
-type, its values can be shown and tested for NULL, and nothing else. The operators are those of
-PostgreSQL; other databases are not considered. Nothing here emits SQL.
+type, it accepts values of the type that it decorates, and shows any value as JSON. The operators
+are those of PostgreSQL; other databases are not considered. Nothing here emits SQL.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
+import enum
 import json
 import math
 import re
@@ -70,7 +71,7 @@ from sqlalchemy import (
     TypeDecorator,
     Uuid,
 )
-from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, TIME, TIMESTAMP
+from sqlalchemy.dialects.postgresql import DOMAIN, INTERVAL, JSONB, TIME, TIMESTAMP
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs.mapping.key_columns import (
@@ -150,9 +151,14 @@ def is_exact(type_: TypeEngine[Any]) -> bool:
 
 
 def stored_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the SQL type of a column, below all custom types."""
-    while isinstance(type_, TypeDecorator) and not isinstance(type_, Interval):
-        type_ = type_.impl_instance
+    """Return the SQL type of a column, below all custom types and domains."""
+    while not isinstance(type_, Interval):
+        if isinstance(type_, TypeDecorator):
+            type_ = type_.impl_instance
+        elif isinstance(type_, DOMAIN):
+            type_ = type_.data_type
+        else:
+            break
     return type_
 
 
@@ -353,9 +359,14 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     if of_type is not None:
         return of_type(type_)
     python = None if is_ambiguous(type_) else python_type_of(type_)
-    make = _BY_PYTHON_TYPE.get(python) if python is not None else None
-    if make is None and isinstance(type_, TypeDecorator) and not is_ambiguous(type_):
-        return values_of(type_.impl_instance, None)
+    if python is not None and issubclass(python, enum.Enum) and _has_texts(python):
+        members = {each.value: each for each in python}
+        names = _members(members, {each: each.value for each in python})
+        return replace(names, exact=is_exact(type_))
+    bases = () if python is None else python.__mro__
+    make = next((_BY_PYTHON_TYPE[each] for each in bases if each in _BY_PYTHON_TYPE), None)
+    if isinstance(type_, TypeDecorator) and (make is None or python not in _BY_PYTHON_TYPE):
+        return _decorated(type_)
     if make is None:
         return _opaque()
     stored = stored_type(type_)
@@ -377,6 +388,25 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
         supported=tuple(each for each in values.operators if each in of_stored),
         exact=is_exact(type_),
     )
+
+
+def _decorated(type_: TypeDecorator[Any]) -> Values:
+    """Return the values of a custom type whose Python type is unknown: those of its `impl`."""
+    values = values_of(type_.impl_instance, None)
+    python = python_type_of(type_.impl_instance)
+
+    def show(value: Any) -> Any:
+        value = value.value if isinstance(value, enum.Enum) else value
+        if python is not None and isinstance(value, python):
+            return _plain(values.show_one(value))
+        return shown_number(value) if isinstance(value, float | Decimal) else _plain(value)
+
+    # the precision is that of the stored value, which may be another number
+    return replace(values, show_one=show, digits=None, decimals=None, exact=False)
+
+
+def _has_texts(class_: type[enum.Enum]) -> bool:
+    return all(isinstance(each.value, str) for each in class_)
 
 
 def _operators_of(stored: TypeEngine[Any]) -> tuple[str, ...]:
@@ -423,7 +453,9 @@ def _is_rectangular(lists: Sequence[Any]) -> bool:
 
 def _arrays(type_: ARRAY[Any]) -> Values:
     """Return the values of an array with as many dimensions as its type declares."""
-    item = values_of(type_.item_type, None)
+    # psycopg returns an array of a domain as text, which SQLAlchemy splits into characters
+    is_parsed = not isinstance(type_.item_type, DOMAIN)
+    item = values_of(type_.item_type, None) if is_parsed else _opaque()
     stored = stored_type(type_.item_type)
     # arrays are compared by their elements; PostgreSQL compares `jsonb` but not `json`
     is_comparable = _operators_of(stored) != _NULL or isinstance(stored, JSONB)
@@ -439,7 +471,11 @@ def _choices(type_: Enum) -> Values:
     # `__members__` includes aliases; the type has them only if it was built with all names
     objects = every if class_ is None or len(every) == len(type_.enums) else class_
     members = dict(zip(type_.enums, objects, strict=True))
-    names = {member: name for name, member in members.items()}
+    return _members(members, {member: name for name, member in members.items()})
+
+
+def _members(members: Mapping[str, Any], names: Mapping[Any, str]) -> Values:
+    """Return the values of an enumeration, given its members by text and the text of each."""
     expected = "one of " + ", ".join(map(repr, members))
     schema = {"type": "string", "enum": list(members)}
     return Values("choice", expected, schema, members.__getitem__, lambda v: names.get(v, str(v)))

@@ -63,6 +63,7 @@ from sqlalchemy import (
     Uuid,
     inspect,
 )
+from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.exc import NoReferenceError
 from sqlalchemy.orm import Mapper, QueryableAttribute
 from sqlalchemy.types import TypeEngine
@@ -217,8 +218,11 @@ def is_text_uuid(type_: TypeEngine[Any]) -> bool:
 
 
 def undecorated_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the type below custom types that leave values as they are."""
-    while isinstance(type_, TypeDecorator):
+    """Return the type below domains, and custom types that leave values as they are."""
+    while isinstance(type_, TypeDecorator | DOMAIN):
+        if isinstance(type_, DOMAIN):
+            type_ = type_.data_type
+            continue
         if not _names_defined_by(type_).isdisjoint(("process_result_value", "python_type")):
             break
         type_ = type_.impl_instance

@@ -78,7 +78,7 @@ from alfred_refs.tools.serialization import (
     limit_depth,
     shorten_text,
 )
-from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, ToolTables
+from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, ToolTables, path_of
 
 
 def number_items(value: Any, names: Sequence[str]) -> Any:
@@ -150,7 +150,7 @@ def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[st
         ToolError: the model may not use one of the names.
     """
     own = [c for c in (table.columns.get(n) for n in table.identity) if c is not None]
-    paths = [path.split(".") for path in include]
+    paths = [path_of(path, table) for path in include]
     columns = dict.fromkeys(own)
     if names is None:
         columns |= dict.fromkeys(column for column in table.columns.values() if column.shown)
@@ -158,7 +158,7 @@ def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[st
         if name in table.columns:
             columns[table.columns[name]] = None
         elif not (name == ROW_REF and table.own is None):
-            paths.append(name.split("."))
+            paths.append(path_of(name, table))
     return Shape(table, list(columns), _children(table, paths))
 
 

@@ -118,6 +118,7 @@ from alfred_refs.tools.tables import (
     ToolTables,
     Verb,
     accept_value,
+    path_of,
 )
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -272,7 +273,7 @@ def _evaluate(given: Filter, record: DraftRecord, work: WorkBudget) -> bool | No
         case NotGroup():
             return _not(_evaluate(given.negated, record, work))
         case FilterClause():
-            return _evaluate_path(given, given.field.split("."), record, work)
+            return _evaluate_path(given, path_of(given.field, record.table), record, work)
 
 
 def _and(parts: Sequence[bool | None]) -> bool | None:

@@ -30,7 +30,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import inspect
-from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, StatementError
 
 from alfred_refs.errors import (
     BadRefError,
@@ -104,6 +104,7 @@ _FACTS: Mapping[str, str] = {
 
 _CODE_REMEDY = "read the drafts, or generate one"  # no tool does either
 
+_UNFIT: Mapping[str, Any] = {"sqlstate": "22023"}
 _QUERY_CANCELED = "57014"
 _DATA_EXCEPTION = "22000"
 _RAISE_EXCEPTION = "P0001"  # by a trigger: its message is not for models
@@ -145,6 +146,9 @@ def fault_of(
             fault = too_deep(table.name)
         case DBAPIError() if table is not None:
             fault = _database_fault(error, tool, table, time_limit)
+        case StatementError(orig=ValueError() | TypeError() | AttributeError() | AssertionError()):
+            # raised by a custom type of the application
+            fault = None if table is None else _database_refusal(_UNFIT, tool, table)
     return fault
 
 

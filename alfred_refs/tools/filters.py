@@ -81,7 +81,7 @@ from alfred_refs.tools.arguments import (
     signed_clauses,
 )
 from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
-from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value
+from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value, path_of
 
 _ANY_CHARACTER = None
 
@@ -260,7 +260,7 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
     Raises:
         ToolError: it cannot be evaluated.
     """
-    *path, name = clause.field.split(".")
+    *path, name = path_of(clause.field, table)
     for at, step in enumerate(path, start=1):
         table = _target(clause, table, step, path[:at])
     if name == SEMANTIC or clause.op == "similar":
@@ -534,7 +534,7 @@ def _count_filters(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
 
 def _relationships(name: str, table: ToolTable) -> Iterator[tuple[str, ...]]:
     """Yield the paths of the relationships that a name in `columns` shows."""
-    path = name.split(".")
+    path = path_of(name, table)
     target: ToolTable | None = table
     for n, each in enumerate(path, start=1):
         target = None if target is None else target.targets.get(each)
@@ -604,7 +604,7 @@ class Conditions:
                 other = Conditions(self._keys, self._drafts, negated=not self._negated)
                 return not_(other._condition(given.negated, table, entity))
             case FilterClause():
-                return self._clause(given, given.field.split("."), table, entity)
+                return self._clause(given, path_of(given.field, table), table, entity)
 
     def _clause(
         self, clause: FilterClause, path: Sequence[str], table: ToolTable, entity: Any
@@ -721,7 +721,7 @@ def refs_in(
             elsewhere only a row can be named.
     """
     for clause, negated in signed_clauses(filters):
-        entity = _entity_at(clause.field.split("."), table)
+        entity = _entity_at(path_of(clause.field, table), table)
         skipped = drafts if clause.field == table.ref_field and not negated else ()
         texts = (text for text in texts_in(clause) if text not in skipped)
         yield from ((text, entity) for text in texts if entity is not None)

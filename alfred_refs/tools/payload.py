@@ -78,7 +78,14 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.rules import Writing
 from alfred_refs.tools.serialization import Places, SameNameError, map_document
-from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, ToolTables, list_by_name
+from alfred_refs.tools.tables import (
+    ToolColumn,
+    ToolList,
+    ToolTable,
+    ToolTables,
+    list_by_name,
+    path_of,
+)
 
 
 def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTables) -> list[str]:
@@ -684,7 +691,7 @@ class _ArgumentWalker:
             case NotGroup():
                 return given.model_copy(update={"negated": self._filter(given.negated, table)})
             case FilterClause():
-                value = self._compared(given, given.field.split("."), table)
+                value = self._compared(given, path_of(given.field, table), table)
                 return given.model_copy(update={"value": value})
 
     def _compared(self, clause: FilterClause, path: Sequence[str], table: ToolTable) -> Any:

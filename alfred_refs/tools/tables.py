@@ -42,7 +42,15 @@ from sqlalchemy.sql.selectable import AliasedReturnsRows
 
 from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
-from alfred_refs.mapping import ClassKeys, Entities, Key, KeyColumn, root_of
+from alfred_refs.mapping import (
+    ClassKeys,
+    Entities,
+    Key,
+    KeyColumn,
+    python_type_of,
+    root_of,
+    undecorated_type,
+)
 from alfred_refs.mapping.columns import UnfitValueError, Values, values_of
 from alfred_refs.owners import Ownership
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
@@ -410,6 +418,24 @@ class ToolTable:
         }
 
 
+def path_of(field: str, table: ToolTable | None) -> list[str]:
+    """Split a path at its dots, except for those in the names of columns and relationships.
+
+    Args:
+        field: names of relationships and of a column, with dots.
+        table: the table that the path starts at.
+    """
+    names, path = field.split("."), list[str]()
+    while names:
+        known = () if table is None else (*table.columns, *table.targets)
+        lengths = range(len(names), 1, -1)
+        length = next((n for n in lengths if ".".join(names[:n]) in known), 1)
+        path.append(".".join(names[:length]))
+        names = names[length:]
+        table = None if table is None else table.targets.get(path[-1])
+    return path
+
+
 def accept_value(accept: Callable[[Any], Any], field: str, value: Any) -> Any:
     """Return a JSON value as a Python value, by the `accept` of its `Values`.
 
@@ -709,9 +735,8 @@ def _check_identity(mapper: Mapper[Any]) -> None:
         SetupError: they cannot.
     """
     for column in mapper.primary_key:
-        try:
-            kind = column.type.python_type
-        except NotImplementedError:  # the type does not declare one
+        kind = python_type_of(undecorated_type(column.type))
+        if kind is None:  # the type does not declare one
             continue
         if not issubclass(kind, uuid.UUID | int | str) or kind is bool:
             raise SetupError(

@@ -1,0 +1,242 @@
+"""Columns of custom types, enumerations and domains, and columns with dots in their names."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    DateTime,
+    Engine,
+    ForeignKey,
+    Integer,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    Uuid,
+)
+from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from alfred_refs import RefSession
+from alfred_refs.tools import Toolset
+from tests.tools.conftest import Call
+
+# SQLAlchemy 2.1 warns of operators of its own type
+pytestmark = pytest.mark.filterwarnings("ignore:.*DOMAIN.*operator_classes")
+
+
+class Status(enum.StrEnum):
+    """Has members that are called otherwise than they are stored."""
+
+    OPEN = "open"
+    PAID = "paid"
+
+
+class Aware(TypeDecorator[dt.datetime]):
+    """Times that get a zone; declares no Python type, as the manual of SQLAlchemy has it."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        """Add UTC."""
+        return value and value.replace(tzinfo=dt.UTC)
+
+
+class StatusText(TypeDecorator[Status]):
+    """An enumeration that is stored as text."""
+
+    impl = String(10)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _: Any) -> Any:
+        """Return the text of a member."""
+        return value and Status(value).value
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        """Return the member."""
+        return value and Status(value)
+
+
+class DeclaredStatus(StatusText):
+    """Declares what it returns."""
+
+    cache_ok = True
+    python_type = Status
+
+
+class Cents(TypeDecorator[Decimal]):
+    """Money that is stored as an integer."""
+
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _: Any) -> Any:
+        """Return cents."""
+        return None if value is None else int(value * 100)
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        """Return the whole."""
+        return None if value is None else Decimal(value) / 100
+
+
+class Words(TypeDecorator[list[str]]):
+    """A list in a text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _: Any) -> Any:
+        """Join words."""
+        return value if value is None or isinstance(value, str) else " ".join(value)
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        """Split a text."""
+        return None if value is None else value.split()
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tests."""
+
+
+_metadata = Base.metadata
+_name = DOMAIN("short_name", String(8), metadata=_metadata)
+_count = DOMAIN("small_count", Integer, metadata=_metadata)
+
+
+class Bill(Base):
+    """Has a column of each type."""
+
+    __tablename__ = "bills"
+
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
+    at: Mapped[Any] = mapped_column(Aware, nullable=True)
+    status: Mapped[Any] = mapped_column(StatusText, nullable=True)
+    declared: Mapped[Any] = mapped_column(DeclaredStatus, nullable=True)
+    cents: Mapped[Any] = mapped_column(Cents, nullable=True)
+    words: Mapped[Any] = mapped_column(Words, nullable=True)
+    name: Mapped[Any] = mapped_column(_name, nullable=True)
+    counts: Mapped[Any] = mapped_column(ARRAY(_count), nullable=True)
+    of_id: Mapped[Any] = mapped_column(
+        DOMAIN("bill_key", Uuid, metadata=_metadata),
+        info={"ref": "bills.id"},
+        nullable=True,
+    )
+
+    items: Mapped[list[Item]] = relationship()
+
+
+class Item(Base):
+    """Has a column with a dot in its name, as a reflected table may."""
+
+    __table__ = Table(
+        "items",
+        Base.metadata,
+        Column("id", Uuid, primary_key=True, default=uuid.uuid4),
+        Column("bill_id", Uuid, ForeignKey("bills.id")),
+        Column("dot.ted", Text),
+    )
+
+
+@pytest.fixture
+def call(tables: Engine, session: RefSession) -> Call:
+    """Call a tool on bills and items."""
+    Base.metadata.create_all(tables)
+    toolset = Toolset([Bill, Item])
+    return lambda tool, /, **arguments: toolset.call(session, tool, arguments)
+
+
+def one(**filter_: Any) -> dict[str, Any]:
+    """Return the arguments of a read by one column."""
+    [(name, value)] = filter_.items()
+    return {"table": "bills", "filters": [{"field": name, "op": "=", "value": value}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("status", "open"),
+        ("declared", "paid"),
+        ("cents", 12),
+        ("words", "a b"),
+        ("at", "2026-05-01T18:30:00Z"),
+        ("name", "Ann"),
+    ],
+)
+def test_a_custom_type_takes_and_shows_what_it_is_made_of(
+    call: Call, name: str, value: Any
+) -> None:
+    """Whether it declares a Python type or not; a value is written, found and shown again."""
+    made = call("db_create", table="bills", data={name: value})["rows"]
+    shown = value.split() if name == "words" else value
+
+    assert [row[name] for row in made] == [shown]
+    assert [row["id"] for row in call("db_read", **one(**{name: value}))["rows"]] == ["bill_1"]
+
+
+def test_values_of_a_custom_type_are_shown_whole(call: Call, session: RefSession) -> None:
+    """Though they are of another Python type than the one that is stored."""
+    session.add(Bill(cents=Decimal("12.5"), status=Status.PAID, words=["x", "y"]))
+    session.flush()
+
+    [row] = call("db_read", table="bills")["rows"]
+    assert (row["cents"], row["status"], row["words"]) == (12.5, "paid", ["x", "y"])
+
+
+def test_the_choices_of_a_declared_enumeration_are_described() -> None:
+    """By the texts that are stored, not the names of its members."""
+    described = Toolset([Bill]).describe()
+
+    assert 'declared?: "open" | "paid"' in described
+    assert "status?: text" in described
+    assert "name?: text" in described
+    assert "counts?: [raw data], read only" in described
+    assert "of_id?: bill ref" in described
+
+
+def test_a_value_that_a_custom_type_refuses_is_a_typed_error(call: Call) -> None:
+    """Stored or compared; its own message is not shown, as it may be about anything."""
+    for answer in (
+        call("db_create", table="bills", data={"status": "gone"}),
+        call("db_read", **one(status="gone")),
+        call("db_create", table="bills", data={"declared": "OPEN"}),
+    ):
+        assert answer["error"]["code"] == "invalid_value"
+        assert "gone" not in answer["error"]["message"]
+    assert call("db_read", table="bills")["rows"] == []
+
+
+def test_a_domain_is_like_its_base_type(call: Call) -> None:
+    """Room, keys and operators too."""
+    call("db_create", table="bills", data={"name": "Ann"})
+    made = call("db_create", table="bills", data={"of_id": "bill_1"})
+
+    assert made["rows"][0]["of_id"] == "bill_1"
+    assert call("db_read", **one(of_id="bill_1"))["count"] == 1
+    names = [{"field": "name", "op": "ilike", "value": "a%"}]
+    assert call("db_read", table="bills", filters=names)["rows"][0]["id"] == "bill_1"
+    refused = call("db_create", table="bills", data={"name": "too long a name"})
+    assert refused["error"]["code"] == "invalid_value"
+
+
+def test_a_name_with_a_dot_is_one_name(call: Call) -> None:
+    """In filters, by itself and through a relationship, and in what is shown and sorted."""
+    call("db_create", table="bills", data={})
+    made = call("db_create", table="items", data={"dot.ted": "x", "bill_id": "bill_1"})
+    assert made["rows"][0]["dot.ted"] == "x"
+
+    here = [{"field": "dot.ted", "op": "=", "value": "x"}]
+    asked = {"columns": ["dot.ted"], "order_by": "dot.ted"}
+    assert call("db_read", table="items", filters=here, **asked)["rows"] == [
+        {"id": "item_1", "dot.ted": "x"}
+    ]
+    there = [{"field": "items.dot.ted", "op": "=", "value": "x"}]
+    assert call("db_read", table="bills", filters=there)["count"] == 1
