@@ -211,6 +211,16 @@ def test_a_list_is_shown_in_its_order_and_each_row_once(
     assert context.render("think").count("part_1") == 1
 
 
+def test_rows_that_totals_are_grouped_by_are_linked(
+    context: Context, call: Call, keys: Keys
+) -> None:
+    """Their refs were shown, and nothing of them."""
+    assert keys
+    call("db_read", table="dishes", columns=["cuisine_id", "count(*)"])
+    entries = context.conversation.activity().entries
+    assert [(str(each.ref), each.action) for each in entries] == [("cuisine_1", "linked")]
+
+
 def test_a_row_that_left_its_list_is_shown_by_itself(
     context: Context, call: Call, keys: Keys, tables: Engine
 ) -> None:
