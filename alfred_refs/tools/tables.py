@@ -572,6 +572,7 @@ class ToolTables:
         fixed.update(other for each in hidden_names for other in sharing_secondary(*each))
         if ownership is not None:
             hidden_names |= _owner_attributes([model for _, model in pairs], entities, ownership)
+        refused: list[SetupError] = []
         for name, model in pairs:
             if name in self._tables:
                 raise SetupError(
@@ -579,14 +580,18 @@ class ToolTables:
                     f"{model.__qualname__!r} are both table {name!r} to a model",
                     "give models by name: Toolset(models={'guests': Guest, ...})",
                 )
-            self._tables[name] = _table(
-                name,
-                model,
-                entities,
-                verbs=permissions.get(model, frozenset(VERBS)),
-                fixed=fixed,
-                hidden=hidden_names,
-            )
+            try:
+                self._tables[name] = _table(
+                    name,
+                    model,
+                    entities,
+                    verbs=permissions.get(model, frozenset(VERBS)),
+                    fixed=fixed,
+                    hidden=hidden_names,
+                )
+            except SetupError as error:
+                refused.append(error)
+        _raise_all(refused)
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
             _check_lockable(table)
@@ -678,6 +683,20 @@ class ToolTables:
         for each in mapper.self_and_descendants:
             if each.class_ in self._by_model:
                 table.kinds[each.class_] = self._by_model[each.class_]
+
+
+def _raise_all(errors: Sequence[SetupError]) -> None:
+    """Raise the errors of all classes that cannot be used as one.
+
+    Raises:
+        SetupError: there are errors; a single one is raised unchanged.
+    """
+    texts = dict.fromkeys(map(str, errors))  # a name that two classes have is an error of both
+    if len(texts) == 1:
+        raise errors[0]
+    if errors:
+        lines = "".join(f"\n- {text}" for text in texts)
+        raise SetupError(f"{len(texts)} classes cannot be used:{lines}\n", "correct each")
 
 
 def _models_by_name(

@@ -530,6 +530,28 @@ def test_rows_are_named_by_keys_that_refs_can_name(type_: type[Any], name: str) 
         Toolset([Reading])
 
 
+def test_all_classes_that_cannot_be_used_are_in_one_error() -> None:
+    """Each with its fact and its remedy."""
+
+    class Plain(DeclarativeBase):
+        """Of this test."""
+
+    classes = [
+        type(
+            f"Reading{name}",
+            (Plain,),
+            {"__tablename__": f"readings_{name}", "at": mapped_column(Date, primary_key=True)},
+        )
+        for name in ("A", "B")
+    ]
+
+    with pytest.raises(SetupError) as raised:
+        Toolset([classes[0], Dish, classes[1]])
+    assert str(raised.value).startswith("2 classes cannot be used:\n- rows of 'ReadingA' are")
+    assert "\n- rows of 'ReadingB' are told apart by 'at', a date" in str(raised.value)
+    assert str(raised.value).count("leave the class out of models") == 2
+
+
 def test_new_rows_are_told_apart_by_columns_alone() -> None:
     """By a relationship, which no record has, none ever would be."""
     with pytest.raises(SetupError, match="deduplicate lists 'dish', no column"):
