@@ -211,6 +211,19 @@ def test_a_list_is_shown_in_its_order_and_each_row_once(
     assert context.render("think").count("part_1") == 1
 
 
+def test_a_row_in_a_list_has_the_fields_that_were_shown_of_it(
+    context: Context, call: Call, keys: Keys
+) -> None:
+    """Those of another row in the list are not its own."""
+    assert keys
+    call("db_read", table="dishes", filters=named("Korma"), columns=["name", "parts.note"])
+    call("db_read", table="parts", filters=[_is("part_2")], columns=["position"])
+    assert lines(context)[2:] == [
+        '  - part_1 {"note": "rice"}',
+        '  - part_2 {"position": 2, "note": "sauce"}',
+    ]
+
+
 def test_rows_that_totals_are_grouped_by_are_linked(
     context: Context, call: Call, keys: Keys
 ) -> None:
