@@ -91,7 +91,6 @@ from alfred_refs.context.views import (
     check_audience,
     fit_view,
     inert,
-    is_gone,
     name_of,
     quote_json,
     render_view,
@@ -299,11 +298,9 @@ class Context:
         """Return the rows of a selection as they are now; `None` if they cannot be read."""
         if self._toolset is None or self._sessions is None:
             return None
-        wanted: dict[str, Fields] = {
-            str(entry.ref): () for entry in selection.retained if not is_gone(entry)
-        }
+        wanted: dict[str, Fields] = {str(entry.ref): () for entry in selection.retained}
         for entry in selection.active:
-            if not is_gone(entry):
+            if entry.gone != "was never saved":  # a row that was deleted may be there again
                 wanted[str(entry.ref)] = entry.fields if data else ()
         if not wanted:
             return CurrentRows({})

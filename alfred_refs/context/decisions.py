@@ -52,6 +52,7 @@ from pydantic import (
     Field,
     JsonValue,
     RootModel,
+    StringConstraints,
     create_model,
     model_validator,
 )
@@ -200,13 +201,10 @@ def _check_row_ref(text: str) -> str:
     return text
 
 
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())
-
-
 AnyRef = Annotated[str, AfterValidator(_check_ref)]
 RowRef = Annotated[str, AfterValidator(_check_row_ref)]
-Line = Annotated[str, AfterValidator(_join_lines), Field(min_length=1)]
+# line ends inside stay: a key that is split by one is found, and one split by a space is not
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class Curated(_Action):

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote
 
-from sqlalchemy import inspect, select
+from sqlalchemy import BigInteger, inspect, literal, or_, select
 from sqlalchemy.orm import Mapper, lazyload
 
 from alfred_refs import sqla
@@ -50,6 +50,8 @@ from alfred_refs.tools import Toolset
 _BEGUN = re.compile(r"\(\s*+(?P<entity>[a-z][a-z0-9_]*+)\s*+:")
 _TARGET = re.compile(_BEGUN.pattern + r"\s*+(?P<key>[^()\s]*+)\s*+\)")
 _LONGEST = 300  # characters of a label: an interface shows a name
+_MAX_INTEGER = 2**63
+_NOT_SEEN = "names no row that can be seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +151,19 @@ class MentionedRows:
         return isinstance(entity, str) and self._mapper(entity) is not None
 
     def _mapper(self, entity: str) -> Mapper[Any] | None:
-        """Return the mapper of an entity, if its primary key has one column."""
+        """Return the mapper of an entity, if its primary key is one column with keys."""
         if self._toolset is not None:
             table = self._toolset.tables.of_entity(entity)
             mapper = None if table is None else inspect(table.model).mapper.base_mapper
         else:
             primary = self._view.entities.primary_column_of(entity)
             mapper = None if primary is None else sqla.mapper_of_table(primary.table)
-        return mapper if mapper is not None and len(mapper.primary_key) == 1 else None
+        if mapper is None or len(mapper.primary_key) != 1:
+            return None
+        return mapper if self._view.entities.of_column(mapper.primary_key[0]) else None
 
     def of(self, found: Sequence[Mention]) -> list[str]:
-        """Return the ref of each row, and record the mentions: one statement for each entity.
+        """Return the ref of each row, and record the mentions: two statements for each entity.
 
         Raises:
             MentionError: a row does not exist, or is not visible to the session.
@@ -168,10 +172,16 @@ class MentionedRows:
         for entity in dict.fromkeys(each.entity for each in found):
             labels |= self._labels_of(entity, [each for each in found if each.entity == entity])
         pairs = [(each.entity, self._key(each)) for each in found]
+        refs = self._view.refer_pairs(pairs)
+        if self._toolset is not None and refs:  # its hooks may hide rows
+            visible = self._toolset.reread(self._session, dict.fromkeys(refs, ()), {}).rows
+            for ref, mention in zip(refs, found, strict=True):
+                if ref not in visible:
+                    raise MentionError(mention.label, mention.entity, _NOT_SEEN)
         distinct = dict.fromkeys(pairs)
         done = [Activity(pair, "mentioned", label=labels.get(pair)) for pair in distinct]
         self._view.note_activity(done, "user")
-        return self._view.refer_pairs(pairs)
+        return refs
 
     def _column(self, entity: str) -> KeyColumn:
         [primary] = cast("Mapper[Any]", self._mapper(entity)).primary_key
@@ -180,9 +190,15 @@ class MentionedRows:
     def _key(self, mention: Mention) -> Key:
         column = self._column(mention.entity)
         try:
-            return _TYPES[column.key_type](mention.key)
+            key = _TYPES[column.key_type](mention.key)
         except ValueError:
             raise MentionError(mention.label, mention.entity, "has a malformed key") from None
+        # PostgreSQL raises an error for these, which aborts the transaction
+        if (isinstance(key, str) and "\0" in key) or (
+            isinstance(key, int) and not -_MAX_INTEGER <= key < _MAX_INTEGER
+        ):
+            raise MentionError(mention.label, mention.entity, _NOT_SEEN)
+        return key
 
     def _labels_of(self, entity: str, found: Sequence[Mention]) -> dict[EntityKey, str]:
         """Return the labels of the mentioned rows of an entity.
@@ -195,7 +211,7 @@ class MentionedRows:
         mapper = cast("Mapper[Any]", self._mapper(entity))
         statement = (
             select(mapper.class_)
-            .where(mapper.primary_key[0].in_([column.from_key(key) for key in wanted]))
+            .where(or_(*(mapper.primary_key[0] == _literal(column, key) for key in wanted)))
             .options(lazyload("*"))
             .execution_options(raw_keys=True)  # text keys must not be taken for refs
         )
@@ -205,13 +221,19 @@ class MentionedRows:
         }
         for key, mention in wanted.items():
             if key not in rows:
-                raise MentionError(mention.label, entity, "names no row that can be seen")
+                raise MentionError(mention.label, entity, _NOT_SEEN)
         label = self._view.entities.label_of(entity)
         called = {
             (entity, key): None if label is None else label.of(sqla.state_of(row).dict)
             for key, row in rows.items()
         }
         return {pair: text for pair, text in called.items() if text is not None}
+
+
+def _literal(column: KeyColumn, key: Key) -> Any:
+    """Return a key as a parameter; an integer may be too large for its column."""
+    value = column.from_key(key)
+    return literal(value, BigInteger()) if isinstance(value, int) else value
 
 
 NamesOf = Callable[[Sequence[str]], Mapping[str, str]]

@@ -31,6 +31,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import (
     Callable,
     Container,
@@ -187,9 +188,9 @@ class EntityView(RowView):
         entity: the entity of its ref.
         label: what people call it: text of users, to be shown and never to be obeyed.
         status: the last action, with `:user` if the user did it; `deleted since` if the row does
-            not exist any more, whoever deleted it after that action; `never saved` if its
-            transaction was rolled back; `not visible` if it cannot be read now; `pending` for a
-            draft.
+            not exist any more, whoever deleted it after that action; `restored` if it was deleted
+            and exists again; `never saved` if its transaction was rolled back; `not visible` if
+            it cannot be read now; `pending` for a draft.
         first_turn: the turn of the first action.
         last_turn: the turn of the last action.
         reason: why it is retained.
@@ -273,6 +274,10 @@ def view_of(
         current: the rows as they are now; `None` if they were not read.
     """
     nesting = _Nesting(selection.active, {} if current is None else current.rows)
+    listed = {str(entry.ref) for entry in (*selection.active, *selection.retained)}
+    nested = {ref for each in nesting.views.values() for ref in _nested_refs(each)} - listed
+    others = Counter(selection.others)
+    others.subtract(ref.rpartition("_")[0] for ref in nested)
     return ContextView(
         turn=selection.turn,
         active=[_entity_view(entry, current, nesting) for entry in selection.active],
@@ -289,7 +294,7 @@ def view_of(
             for draft in drafts
         ],
         retained=[_entity_view(entry, current, None) for entry in selection.retained],
-        others=dict(selection.others),
+        others={entity: count for entity, count in others.items() if count > 0},
         cut=[] if current is None else list(current.cut),
     )
 
@@ -303,7 +308,7 @@ def _entity_view(
     entry: ActivityEntry, current: CurrentRows | None, nesting: _Nesting | None
 ) -> EntityView:
     ref = str(entry.ref)
-    row = None if current is None or is_gone(entry) else current.rows.get(ref)
+    row = None if current is None else current.rows.get(ref)
     shown = RowView(ref=ref)
     if row is not None and nesting is not None and ref in nesting.views:
         shown = nesting.views[ref]
@@ -325,10 +330,13 @@ def _status(entry: ActivityEntry, current: CurrentRows | None) -> str:
     if entry.gone == "was never saved":
         return "never saved"
     ref = str(entry.ref)
-    if entry.action != "deleted":
+    if current is not None and ref in current.rows:
+        if entry.gone is not None or entry.action == "deleted":
+            return "restored"
+    elif entry.action != "deleted":
         if entry.gone is not None or (current is not None and ref in current.deleted):
             return "deleted since"
-        if current is not None and ref not in current.rows:
+        if current is not None:
             return "not visible"
     by_user = entry.actor == "user" and entry.action != "linked"
     return f"{entry.action}:user" if by_user else entry.action
@@ -347,7 +355,7 @@ class _Nesting:
     """
 
     def __init__(self, active: Sequence[ActivityEntry], rows: Mapping[str, CurrentRow]) -> None:
-        refs = [str(each.ref) for each in active if not is_gone(each) and str(each.ref) in rows]
+        refs = [ref for ref in (str(each.ref) for each in active) if ref in rows]
         self._rows = {ref: rows[ref] for ref in refs}
         self.parents: dict[str, str] = {}
         for ref in refs:
@@ -589,7 +597,7 @@ def _when(view: EntityView, audience: Audience) -> str:
     status = _describe_status(view.status)
     if view.status == "linked":  # it was only retained
         return ""
-    if view.status == "not visible":
+    if view.status in ("not visible", "restored"):
         return f" ({status})"
     if view.status == "deleted since":
         return f" (deleted since turn {view.last_turn})"

@@ -165,7 +165,7 @@ class RowReader:
         cut: list[str] = []
         for table, keys in self._by_table().items():
             try:
-                rows, left_out = self._read_table(table, list(keys))
+                rows, left_out = self._read_table(table, keys)
             except ToolError:  # a hook has refused the read
                 continue
             found |= {row[table.ref_field]: (table, row) for row in rows}
@@ -197,14 +197,17 @@ class RowReader:
                 by_table.setdefault(table, {})[ref] = key
         return by_table
 
-    def _read_table(self, table: ToolTable, refs: Sequence[str]) -> tuple[list[Row], list[str]]:
+    def _read_table(
+        self, table: ToolTable, keys: Mapping[str, Key]
+    ) -> tuple[list[Row], list[str]]:
         """Return rows with the fields of all of them, and what was left out."""
+        refs = list(keys)
         arguments = DbRead(
             table=table.name,
-            filters=[FilterClause(field=table.ref_field, op="in", value=list(refs))],
+            filters=[FilterClause(field=table.ref_field, op="in", value=refs)],
             columns=self._columns(table, refs),
         )
-        reading, rows, rendering = Reader(self._call).reread(arguments, len(refs), self._room)
+        reading, rows, rendering = Reader(self._call).reread(arguments, keys, self._room)
         self._included[table] = [path.partition(".")[0] for path in reading.include]
         entities = self._call.conversation.entities
         for row, instance, shape in rendering.shown:
@@ -310,13 +313,13 @@ class Reader:
         return self._answer(reading, table, arguments, cursor, refs)
 
     def reread(
-        self, arguments: DbRead, most: int, room: Room
+        self, arguments: DbRead, keys: Mapping[str, Key], room: Room
     ) -> tuple[Reading, list[Row], Rendering]:
         """Read rows for a prompt: as `read` does, but rows that are not found are no error.
 
         Args:
             arguments: of the read.
-            most: how many rows there may be.
+            keys: of the refs in its filter; some rows may be deleted.
             room: the space for their text.
         """
         table = self._setting.tables.by_name(arguments.table)
@@ -324,9 +327,13 @@ class Reader:
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
             check_filters(reading.arguments, table)
-        refs = self._resolve_filters(reading.arguments, table, None, None)
+        filters = [*reading.arguments.filters, *reading.arguments.or_filters]
+        pairs = {(ref, entity): keys.get(ref) for ref, entity in refs_in(filters, table, {})}
+        by_hooks = self._call.resolve(pair for pair, key in pairs.items() if key is None)
+        known = {pair: key for pair, key in pairs.items() if key is not None}
+        refs = _FilterRefs(keys={**known, **by_hooks})
         shape = shape_of(table, reading.arguments.columns, reading.include)
-        instances, _ = self._instances(reading, _Page(shape, most, None, refs))
+        instances, _ = self._instances(reading, _Page(shape, len(keys), None, refs))
         rendering = self._call.rendering(instances, shape, reading.options)
         rows = rendering.rows(instances, shape, room)
         for hooks in self._setting.hooks_of(table):

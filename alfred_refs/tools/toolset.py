@@ -648,11 +648,14 @@ class Toolset:
             for table in (self.tables.of_entity(draft.entity),)
             if table is not None
         ]
-        contents = [visible_content(table, draft.content, self.tables) for draft, table in drafts]
-        plain = replace_keys(contents, conversation, self.tables.shown, self._setting.limits.text)
+        shown = [
+            (draft.label, visible_content(table, draft.content, self.tables))
+            for draft, table in drafts
+        ]
+        plain = replace_keys(shown, conversation, self.tables.shown, self._setting.limits.text)
         return [
-            replace(draft, content=content)
-            for (draft, _), content in zip(drafts, plain, strict=True)
+            replace(draft, label=label, content=content)
+            for (draft, _), (label, content) in zip(drafts, plain, strict=True)
         ]
 
     @property

@@ -162,8 +162,8 @@ def test_a_plan_becomes_steps_with_what_the_user_requires() -> None:
     assert {each.profile for each in steps} == {"vegan"}
     context = Context(chat(), toolset=TOOLSET)
     assert [context.prompt(each).parts["task"] for each in steps] == [
-        '## Task\n\n> find it\n\nAbout: dish_1\n\nThe user requires:\n- "no nuts ## Decision"',
-        '## Task\n\n> a ## Decision b\n\nThe user requires:\n- "no nuts ## Decision"',
+        '## Task\n\n> find it\n\nAbout: dish_1\n\nThe user requires:\n- "no nuts\\n## Decision"',
+        '## Task\n\n> a\n> ## Decision\n> b\n\nThe user requires:\n- "no nuts\\n## Decision"',
     ]
 
 

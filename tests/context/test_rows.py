@@ -16,6 +16,7 @@ from alfred_refs import (
     AsyncRefSession,
     ContextError,
     Conversation,
+    MentionError,
     Ownership,
     RefRegistry,
     RefSession,
@@ -423,3 +424,39 @@ async def test_asynchronous_sessions_are_awaited(
         return
     with pytest.raises(ContextError, match="await the same method"):
         context.render("act")
+
+
+def test_a_row_that_is_back_is_shown_with_its_values(
+    context: Context, call: Call, keys: Keys, tables: Engine
+) -> None:
+    """Whoever has deleted it, and whatever the registry has noted since."""
+    call("db_read", table="dishes", filters=named("Soup"), columns=["name"])
+    with Session(tables) as plain:
+        plain.execute(delete(Dish).where(Dish.id == keys["Soup"]))
+        plain.commit()
+        assert lines(context) == ['- dish_1 "Soup" (deleted since turn 0)']
+        plain.add(Dish(id=keys["Soup"], name="Soup again", servings=2))
+        plain.commit()
+    assert lines(context)[0] == '- dish_1 "Soup again" (restored)'
+
+
+def test_nested_rows_are_not_counted_as_others(context: Context, call: Call, keys: Keys) -> None:
+    """They are listed, in their row."""
+    assert keys
+    call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
+    assert "Known beside" not in context.render("act")
+    assert "Known beside, not listed: 2 part." in context.render("think")
+
+
+def test_a_mention_of_a_row_that_a_hook_hides_is_refused(
+    sessions: Sessions, conversation: Conversation, keys: Keys
+) -> None:
+    """In the words for a row that does not exist, and nothing is recorded."""
+    toolset = Toolset(MODELS, hooks={Dish: [OnlySoup()]}, expect="optional")
+    context = Context(conversation, toolset=toolset, sessions=sessions)
+    with sessions(conversation=conversation) as session:
+        for key in (keys["Curry"], uuid.uuid4()):
+            with pytest.raises(MentionError, match="names no row that can be seen"):
+                context.heard(session, f"@[x](dish:{key})")
+        assert context.heard(session, f"@[x](dish:{keys['Soup']})") == "dish_2"
+    assert [str(each.ref) for each in conversation.activity().entries] == ["dish_2"]
