@@ -62,7 +62,7 @@ class Example(NamedTuple):
     midnight: str = ""
 
 
-_ANY_TABLE = Example("recipes", "id", "recipe")
+_ANY_TABLE = Example("table", "id", "row")
 
 
 @dataclass(frozen=True, slots=True)

@@ -475,7 +475,8 @@ def choices_of(element: Any) -> Sequence[Any]:
 
 def is_declared_data(element: Any) -> bool:
     """Return whether an expression is a `column_property()` with `info={"ref": None}`."""
-    return sqla.info_of(element).get("ref", element) is None
+    info = sqla.info_of(element)
+    return "ref" in info and info["ref"] is None
 
 
 def is_document(element: Any) -> bool:

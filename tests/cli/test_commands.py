@@ -30,6 +30,7 @@ def document(engine: Engine, *arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_conversations_of_all_owners_are_listed(engine: Engine) -> None:
     """With the owner, and the number of refs per entity."""
     found = document(engine, "list")["conversations"]
@@ -224,6 +225,7 @@ BAD_REFS = {
 }
 
 
+@pytest.mark.slow
 def test_one_bad_ref_refuses_all(engine: Engine) -> None:
     """The error has neither keys of the other refs nor control characters."""
     for ref, code in BAD_REFS.items():

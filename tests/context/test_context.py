@@ -422,6 +422,7 @@ def test_a_call_leaves_nothing_and_its_rows_are_not_said_twice(
     assert conversation.steps() == []
 
 
+@pytest.mark.slow
 def test_rows_that_a_budget_leaves_out_stay_in_the_answer(
     context: Context, call: Call, korma: str
 ) -> None:

@@ -227,6 +227,7 @@ def spellings(key: uuid.UUID) -> list[str]:
     return [str(key), f"..{key.hex[-8:]}", f"{str(key)[:13]}[…]"]
 
 
+@pytest.mark.slow
 def test_what_is_planted_in_any_input_is_in_no_prompt(
     registry: RefRegistry, sessions: Sessions, tables: Engine, keys: list[uuid.UUID]
 ) -> None:

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session, sessionmaker
@@ -156,6 +157,7 @@ class World:
         return {line for line in lines if line is not None}
 
 
+@pytest.mark.slow
 def test_what_is_told_is_what_was_done(tables: Engine, store: TravelLog) -> None:
     """By the model, by the user, by others, kept or rolled back, over turns."""
 

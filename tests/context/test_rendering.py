@@ -170,6 +170,7 @@ NASTY = st.text() | st.sampled_from(
 INERT = re.compile(r'"(?:[^"\\`\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]|\\.)*"')
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(NASTY, NASTY, NASTY)
 def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason: str) -> None:

@@ -65,6 +65,7 @@ def kept(caches: Caches) -> int:
     return sum(map(len, caches._in_use()))
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_mapping_takes_less_than_300_bytes() -> None:
     """A UUID, its number, its ref and their places in two dictionaries: all that is kept."""

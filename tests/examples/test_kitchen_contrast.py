@@ -40,6 +40,7 @@ def turn(kitchen: Engine) -> Contrast:
     return contrasted(kitchen)
 
 
+@pytest.mark.slow
 def test_a_mistyped_key_is_no_error(turn: Contrast) -> None:
     """The plan stays where it is, and the staple is stored, which is nobody's key."""
     assert turn.mistyped != turn.keys["meal_plan_1"]

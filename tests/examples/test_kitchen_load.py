@@ -63,6 +63,7 @@ def _recipe(*ingredients: Ingredient, user: User | None = None) -> Recipe:
     return Recipe(name="Soup", ingredients=lines, user=user)
 
 
+@pytest.mark.slow
 def test_load_writes_every_recipe_and_line(session: Session) -> None:
     """All recipes, catalogue entries and lines that load counts; the commit is the caller's."""
     loaded = load(session)

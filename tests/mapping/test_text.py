@@ -383,6 +383,7 @@ def spellings(draw: st.DrawFn) -> str:
     return "".join(letter + gap for letter, gap in zip(text, gaps, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(spellings() | st.text(max_size=10), max_size=5))
 @example(["a508000d9b5540f08886**dbdd88bd2de2**"])

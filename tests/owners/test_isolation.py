@@ -42,6 +42,7 @@ def isolated(engine: Engine) -> Iterator[Engine]:
     world.drop(engine)
 
 
+@pytest.mark.slow
 def test_an_owned_session_reads_and_writes_the_rows_that_policies_allow(isolated: Engine) -> None:
     """Random programs have the same outcome, or raise a typed error before they write."""
     programs = examples(400)

@@ -284,6 +284,7 @@ def tried(root: Item, edits: list[Edit]) -> Outcome | PositionError:
         return error
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(600), deadline=None)
 @given(batches(), st.randoms(use_true_random=False))
 def test_any_batch_does_what_a_slower_model_does(

@@ -103,6 +103,7 @@ def check(
                 assert sorted(found_numbers) == [*range(1, 1 + len(found_numbers))]
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=SHAPES, edits=st.lists(EDITS, min_size=1, max_size=5))
 def test_rows_of_rows_with_json_are_edited_as_a_plain_tree(
@@ -125,6 +126,7 @@ def test_rows_of_rows_with_json_are_edited_as_a_plain_tree(
     check(gym, ROWS, key, edits, ("exercises", "sets"))
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=SHAPES, edits=st.lists(EDITS, min_size=1, max_size=5), order=st.randoms())
 def test_lists_in_json_are_edited_as_a_plain_tree(

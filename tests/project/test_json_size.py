@@ -20,6 +20,7 @@ pytestmark = pytest.mark.once
 pytest_plugins = ["tests.fix_kitchen"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", json_size.QUESTIONS)
 def test_all_forms_are_of_the_same_rows(loaded_kitchen: Engine, what: str) -> None:
     """They differ in nothing but keys or refs, and where the labels are."""
@@ -40,6 +41,7 @@ def test_all_forms_are_of_the_same_rows(loaded_kitchen: Engine, what: str) -> No
     assert {(row["recipe_id"], row["_recipe_id_label"]) for row in beside} <= legend.items()
 
 
+@pytest.mark.slow
 def test_the_sides_with_keys_have_keys_alone(loaded_kitchen: Engine) -> None:
     """Those of the database, where the others have refs."""
     json_size.measured(loaded_kitchen, 5, None)
@@ -87,6 +89,7 @@ def test_tokens_are_counted_if_they_can_be(loaded_kitchen: Engine) -> None:
     assert first[3:] == ("-", "-", "-")
 
 
+@pytest.mark.slow
 def test_the_table_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,18 +71,21 @@ def test_url_comes_first() -> None:
     assert choose({URL_VARIABLE: UNREACHABLE})[0] == "url"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("docker")
 def test_docker_comes_second() -> None:
     """Without a URL, Docker is used where it answers."""
     assert choose({})[0] == "docker"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_docker")
 def test_embedded_comes_third() -> None:
     """Without a URL and Docker, the embedded server is used."""
     assert choose({})[0] == "embedded"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("docker")
 @pytest.mark.parametrize("backend", ["docker", "embedded"])
 def test_backend_can_be_forced(backend: str) -> None:
@@ -90,6 +93,7 @@ def test_backend_can_be_forced(backend: str) -> None:
     assert choose({BACKEND_VARIABLE: backend, URL_VARIABLE: UNREACHABLE})[0] == backend
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_docker")
 def test_forced_backend_is_not_replaced() -> None:
     """A named backend that is not there is an error though another one is."""
@@ -103,6 +107,7 @@ def test_unknown_backend_is_named_with_the_known_ones() -> None:
         choose({BACKEND_VARIABLE: "podman"})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_docker", "no_binaries")
 def test_error_names_all_three_ways() -> None:
     """Where there is no PostgreSQL at all, one error names the three ways to have one."""
@@ -122,6 +127,7 @@ def test_unreachable_url_is_an_error_without_the_password() -> None:
     assert "hunter2" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_unreachable_url_fails_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a URL that does not answer, tests that need a database fail and none is skipped."""
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)

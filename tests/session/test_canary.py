@@ -87,6 +87,7 @@ def canary(
     engine.dispose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leave", OUTPUTS.values(), ids=list(OUTPUTS))
 @pytest.mark.filterwarnings("ignore:Type object .* does not include operator")
 def test_no_key_leaves(
@@ -159,6 +160,7 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("switch", "leave"), [(switch, name) for switch in SWITCHES for name in SWITCHES[switch][1]]
 )

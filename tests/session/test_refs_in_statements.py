@@ -127,6 +127,7 @@ def test_update_and_delete_reach_the_rows_named_and_no_others(
     ).all() == ["A"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [

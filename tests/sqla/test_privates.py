@@ -145,6 +145,7 @@ def overridden_in(path: Path) -> Iterator[str]:
             yield from defined_in(node) & theirs
 
 
+@pytest.mark.slow
 def test_no_private_name_of_sqlalchemys_is_used_beside_the_door() -> None:
     """No module outside `sqla` imports, reads, asks for or overrides one, but for `EXCUSED`."""
     found = {

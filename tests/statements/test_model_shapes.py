@@ -327,6 +327,7 @@ def test_a_foreign_key_to_a_unique_column_can_be_left_raw(session: RefSession) -
     assert isinstance(row.code, uuid.UUID)
 
 
+@pytest.mark.slow
 def test_a_foreign_key_to_a_part_of_a_pair_is_refused_where_it_is_met(
     session: RefSession,
 ) -> None:

@@ -219,6 +219,7 @@ def test_a_union_whose_columns_cannot_be_told_is_refused(plans: Plans) -> None:
         plans.of(union)
 
 
+@pytest.mark.slow
 def test_a_class_in_the_place_of_one_that_is_gone_has_plans_of_its_own(
     plans: Plans, monkeypatch: pytest.MonkeyPatch
 ) -> None:

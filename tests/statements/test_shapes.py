@@ -52,6 +52,7 @@ def test_refs_and_keys_select_and_write_the_same(
             assert run(shape, translating, str, world.as_it_is) == expected
 
 
+@pytest.mark.slow
 async def test_the_same_holds_in_an_asynchronous_session(
     plain: Session, aio: AsyncRefSession
 ) -> None:

@@ -228,6 +228,7 @@ def installed(older: Older) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("made_by_the_command")
 def test_the_command_and_the_environment_leave_each_other_alone(
     application: Application, older: Older, place: Place
@@ -289,6 +290,7 @@ def test_the_environment_undoes_what_it_called(
     older.go_on(place.registry)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("made_by_the_command")
 def test_the_environment_takes_over_what_the_command_made(
     application: Application, older: Older, place: Place
@@ -452,6 +454,7 @@ def test_names_are_by_the_applications_convention(
     assert schema.current(engine.url.render_as_string(hide_password=False)) == THEIRS
 
 
+@pytest.mark.slow
 def test_a_generated_revision_makes_a_schema_by_one_more_line(
     application: Application, engine: Engine
 ) -> None:
@@ -604,6 +607,7 @@ def test_tables_are_not_listed_and_left_out(engine: Engine, application: Applica
     )
 
 
+@pytest.mark.slow
 def test_the_command_refuses_tables_of_the_environment(
     database_url: str, engine: Engine, application: Application, older: Older
 ) -> None:
@@ -656,6 +660,7 @@ def test_the_columns_of_tables_show_their_revision(database_url: str) -> None:
             assert schema.revision_of_tables(connection) == revision
 
 
+@pytest.mark.slow
 def test_listing_the_tables_is_all_it_takes_to_be_refused() -> None:
     """An environment imports nothing more for it, and importing the package imports no Alembic."""
     program = (

@@ -97,6 +97,7 @@ async def test_a_mint_that_is_cancelled_holds_nothing(engine: Engine, driver: st
     assert connections_beside_one_of(engine) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg_async"])
 async def test_disposing_an_asynchronous_engine_closes_the_registrys_connections(
     engine: Engine, driver: str

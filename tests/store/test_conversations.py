@@ -233,6 +233,7 @@ def test_a_number_that_was_taken_without_the_lock_is_not_taken_again(
     application.dispose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
 def test_forgetting_while_others_mint_gives_no_number_twice(engine: Engine, driver: str) -> None:
     """Six threads mint the same and other keys, one forgets all the time: no error, no repeat."""

@@ -383,6 +383,7 @@ def test_what_was_done_to_a_draft_is_done_once_though_nobody_was_told(
         assert drafts_of(application)[0] == reserved == replace(edited, key=keys[DRAFT])
 
 
+@pytest.mark.slow
 def test_a_standby_is_told_as_one_and_resolves() -> None:
     """It cannot even begin a transaction that writes; the remedy names the primary."""
     with crashing_server() as server, applied(server.url, "psycopg") as application:

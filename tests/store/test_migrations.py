@@ -83,6 +83,7 @@ def test_up_and_down_and_up_again(
     assert _described(engine) == before
 
 
+@pytest.mark.slow
 def test_alembic_runs_from_the_root(database_url: str, engine: Engine) -> None:
     """`alembic upgrade`, `check` and `downgrade` need no more than the URL."""
     for arguments in (["upgrade", "head"], ["check"], ["downgrade", "base"], ["upgrade", "head"]):
@@ -91,6 +92,7 @@ def test_alembic_runs_from_the_root(database_url: str, engine: Engine) -> None:
     assert list(_described(engine)) == TABLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environ",
     [
@@ -126,6 +128,7 @@ def test_url_may_be_given_by_a_program(database_url: str, engine: Engine) -> Non
     assert list(_described(engine)) == TABLES
 
 
+@pytest.mark.slow
 def test_offline_sql_makes_the_same_tables(
     database_url: str, engine: Engine, connection: Connection
 ) -> None:
@@ -266,6 +269,7 @@ def test_mappings_survive_going_down_and_up(
     assert after.conversation("chat-8").refer("recipe", 1) == "recipe_3"
 
 
+@pytest.mark.slow
 def test_a_migration_waits_for_who_mints_without_stopping_them(
     database_url: str, engine: Engine
 ) -> None:
@@ -293,6 +297,7 @@ def test_a_migration_waits_for_who_mints_without_stopping_them(
     assert schema.current(database_url) == NEWEST
 
 
+@pytest.mark.slow
 def test_a_downgrade_that_would_lose_mappings_is_refused(
     database_url: str, engine: Engine, connection: Connection
 ) -> None:
@@ -392,6 +397,7 @@ def test_create_tables_does_not_leave_older_tables_behind(
     RefRegistry(engine).create_tables()
 
 
+@pytest.mark.slow
 @pytest.mark.once  # they wait for a lock of PostgreSQL
 def test_processes_may_migrate_at_once(database_url: str, engine: Engine) -> None:
     """Replicas that start together all migrate, and none of them fails."""

@@ -79,6 +79,7 @@ def parts(names: set[str]) -> dict[str, int]:
     return {table: tables.count(table) for table in tables}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("name", OF_ONE)
 def test_a_statement_uses_one_partition_of_a_table(
@@ -105,6 +106,7 @@ def test_the_recipe_partitions_every_table_of_the_registry() -> None:
     assert locked == analyzed == ", ".join(sorted(metadata.tables))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", EACH_REVISION)
 def test_partitioned_tables_are_migrated_like_others(revision: str, database_url: str) -> None:
     """Whatever revision was partitioned, Alembic brings it to the newest, and finds no drift."""
@@ -122,6 +124,7 @@ def test_partitioned_tables_are_migrated_like_others(revision: str, database_url
         command.downgrade(config, "base")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [4, 32])
 def test_refs_survive_each_partitioning(
     partitions: int, database_url: str, engine: Engine

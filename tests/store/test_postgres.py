@@ -566,6 +566,7 @@ def mint_for_ever(url: str, seed: int) -> None:
         store.refer(CHAT, [("recipe", shared), ("recipe", own)])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.once
 def test_processes_killed_while_minting_leave_no_gap_and_no_lock(

@@ -68,6 +68,7 @@ def registry(
 
 # Large changes come last: though they are rolled back, their dead rows make the table look larger
 # to a server without statistics, which may then read a conversation whole.
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("name", sorted(OF_ONE, key=lambda name: name in READS_MORE))
 def test_a_statement_reads_only_the_requested_rows_by_indexes(

@@ -155,6 +155,7 @@ def without_times(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 def test_every_method_does_what_it_does_in_memory(variant: tuple[Store, Use[Any]]) -> None:
     """Whatever the driver: types of parameters and columns, rows, and errors by their codes."""
     store, use = variant

@@ -175,6 +175,7 @@ def known(
 
 
 # in which form a key is given is seen in Python: one is enough for the other series
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", [0, *(pytest.param(n, marks=pytest.mark.once) for n in range(1, len(FORMS)))]
 )
@@ -366,6 +367,7 @@ def writing() -> Iterator[Asked]:
         yield "db_update", {"table": "parts", "filters": part, "data": data}
 
 
+@pytest.mark.slow
 def test_no_mistake_is_answered_with_advice_for_developers(
     session: RefSession, known: Named, tables: Engine
 ) -> None:

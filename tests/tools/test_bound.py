@@ -155,6 +155,7 @@ async def test_tasks_write_in_the_order_of_their_calls(
         assert [each.value["rows"][0]["name"] for each in answers] == list("01234")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("dishes")
 async def test_asynchronous_sessions_answer_the_same(
     desk: BoundToolset, aio_desk: BoundToolset
@@ -176,6 +177,7 @@ async def test_asynchronous_sessions_are_awaited(aio_desk: BoundToolset) -> None
         aio_desk.call("chat-7", None, "db_read", {"table": "dishes"})
 
 
+@pytest.mark.slow
 async def test_a_cancelled_call_is_rolled_back_where_it_is_awaited(
     registry: RefRegistry, tables: Engine, async_engine: AsyncEngine
 ) -> None:

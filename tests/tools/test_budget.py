@@ -105,6 +105,7 @@ KINDS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("dishes")
 def test_what_a_budget_admits_is_answered(session: RefSession, conversation: Conversation) -> None:
     """As much as there may be of each kind, within the time that the database has."""

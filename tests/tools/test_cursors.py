@@ -67,6 +67,7 @@ def test_a_cursor_with_anything_else_in_it_is_refused(kitchen: Kitchen) -> None:
         assert codes_of(kitchen, **changes) == "invalid_cursor"
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(
     name=st.sampled_from(["after", "ref", "shown", "drafts", "version", "question"]),

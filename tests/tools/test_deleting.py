@@ -35,6 +35,7 @@ DONE = {
 
 
 # what a model may do is decided in Python: all of it is enough for the other series
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "access",
     [

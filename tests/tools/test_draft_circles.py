@@ -92,6 +92,7 @@ def held(conversation: Conversation) -> dict[str, Content]:
     return {draft.ref: draft.content for draft in conversation.drafts() if draft.content}
 
 
+@pytest.mark.slow
 def test_a_model_is_told_of_a_circle(session: RefSession, drafts: Conversation) -> None:
     """With the drafts that are in it, all of which are drafts as they were."""
     for circle in CIRCLES:

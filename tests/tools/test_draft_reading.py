@@ -340,6 +340,7 @@ def pages(kitchen: Kitchen, size: int, **asked: Any) -> list[Any]:
     return rows
 
 
+@pytest.mark.slow
 @settings(EACH_TIME, max_examples=examples(30))  # each is some ten pages
 @given(
     by=st.lists(st.sampled_from(ORDERED), max_size=3),
@@ -408,6 +409,7 @@ def test_no_limit_is_no_drafts(call: Call, conversation: Conversation, sent: lis
 # What filters mean
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(either=st.booleans(), asked=st.data())
 def test_a_filter_finds_drafts_as_it_finds_rows(

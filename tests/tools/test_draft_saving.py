@@ -235,6 +235,7 @@ def test_a_draft_that_is_saved_meanwhile_is_answered_with_its_row(
     assert (rows(tables, Dish), rows(tables, Part)) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_processes_that_save_a_draft_together_make_one_row(tables: Engine, soup: str) -> None:
     """Both are answered with it, and its children are there once."""

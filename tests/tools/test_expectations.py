@@ -139,6 +139,7 @@ def test_a_toolset_asks_what_rows_are(
     assert "error" not in call(tool, table="dishes", **said)
 
 
+@pytest.mark.slow
 def test_a_label_that_another_row_has_too_is_not_enough(session: RefSession, call: Call) -> None:
     """Values by column are, in expect and beside refs, if the row has them."""
     with Session(session.get_bind()) as plain, plain.begin():
@@ -158,6 +159,7 @@ def test_a_label_that_another_row_has_too_is_not_enough(session: RefSession, cal
     assert call("db_create", table="dishes", data=data)["count"] == 1
 
 
+@pytest.mark.slow
 def test_a_label_is_enough_where_the_conversation_knows_no_other(
     session: RefSession, call: Call
 ) -> None:

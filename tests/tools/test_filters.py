@@ -216,6 +216,7 @@ def kitchen(tables: Engine, session: RefSession) -> Iterator[Kitchen]:
         yield kitchen
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(filters=st.lists(FILTERS, max_size=3), either=st.lists(FILTERS, max_size=3))
 def test_a_read_finds_what_filters_mean(
@@ -230,6 +231,7 @@ def test_a_read_finds_what_filters_mean(
     assert sorted(codes) == sorted(kitchen.meant(*filters, either=either))
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(filters=st.lists(FILTERS, min_size=1, max_size=2))
 def test_an_update_changes_what_a_read_finds(kitchen: Kitchen, filters: list[Filter]) -> None:
@@ -242,6 +244,7 @@ def test_an_update_changes_what_a_read_finds(kitchen: Kitchen, filters: list[Fil
     assert all(row["spice"] == 5 and row["name"] == "changed" for row in answer["rows"])
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(filter_=CLAUSES)
 def test_a_delete_deletes_what_a_read_finds(kitchen: Kitchen, filter_: Filter) -> None:

@@ -72,6 +72,7 @@ def _careless() -> Toolset:
     return Toolset(MODELS, hooks={Part: [Careless()]}, expect="optional")
 
 
+@pytest.mark.slow
 def test_rows_that_are_others_than_was_told_are_found(
     tables: Engine, registry: RefRegistry
 ) -> None:
@@ -83,6 +84,7 @@ def test_rows_that_are_others_than_was_told_are_found(
     assert any("rows have changed that no answer told of" in wrong for wrong in found.wrong)
 
 
+@pytest.mark.slow
 def test_a_text_that_is_another_when_it_is_written_back_is_found(tables: Engine) -> None:
     """Whatever it is that changes it."""
     RefRegistry(tables).create_tables()

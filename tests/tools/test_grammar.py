@@ -170,6 +170,7 @@ def test_one_defect_refuses_the_call(
     assert watched.refuses(tool, placed(group, wrong, others), unasked=True)
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(
     tool=TOOLS,

@@ -38,6 +38,7 @@ def asked(field: str, op: str, value: Any = None) -> Filter:
     return {"field": field, "op": op, "value": value}
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(filters=st.lists(FILTERS, min_size=1, max_size=3))
 def test_content_meets_what_the_database_finds(kitchen: Kitchen, filters: list[Filter]) -> None:

@@ -260,6 +260,7 @@ async def aio(request: pytest.FixtureRequest, tables: Engine) -> AsyncIterator[A
 
 
 # of `MONEY`, which SQLAlchemy 2.1 does not know to be comparable
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Type object:DeprecationWarning")
 @pytest.mark.parametrize("name", TYPES)
 async def test_a_filter_is_answered_or_refused(
@@ -280,6 +281,7 @@ async def test_a_filter_is_answered_or_refused(
     assert found["is_null"] == (2 if TYPES[name][1] is None else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.once  # what is decided of drafts is decided in Python
 @pytest.mark.filterwarnings("ignore:Type object:DeprecationWarning")
 @pytest.mark.parametrize("name", TYPES)

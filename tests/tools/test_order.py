@@ -47,6 +47,7 @@ def in_order(
     return found
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(order=ORDERS, size=st.integers(1, 25))
 @pytest.mark.once

@@ -335,6 +335,7 @@ FILTERS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(filters=st.lists(FILTERS, min_size=1, max_size=2))
 def test_no_filter_reaches_beyond_the_owner(

@@ -410,6 +410,7 @@ def saved(
     return answer, asked, left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rights", "code"),
     [
@@ -432,6 +433,7 @@ def test_what_a_draft_orphans_is_held(
     assert left == {"Task": 1, "Detail": 1, "Bit": 2, "Audit": 1}
 
 
+@pytest.mark.slow
 def test_what_a_draft_orphans_is_told(
     engine_of_shops: Engine, session: RefSession, conversation: Conversation
 ) -> None:

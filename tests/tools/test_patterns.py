@@ -19,6 +19,7 @@ PATTERNS = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @settings(EACH_TIME, max_examples=examples(500))
 @given(text=TEXTS, pattern=PATTERNS)
 def test_a_pattern_means_what_it_does_in_postgresql(

@@ -32,6 +32,7 @@ def names(answer: dict[str, Any]) -> list[Any]:
 # Which rows, in which order
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(
     by=st.lists(st.sampled_from(SORTED), max_size=3),

@@ -284,6 +284,7 @@ def of_tables(sent: list[str]) -> list[str]:
     return [each for each in sent if each.startswith("SELECT") and "_timeout" not in each]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("class_", RELATED)
 @pytest.mark.parametrize("most", [1, 2])
 def test_the_first_are_shown_and_the_others_counted(
@@ -426,6 +427,7 @@ def crowd(tables: Engine) -> Engine:
     return tables
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("crowd")
 def test_no_more_is_loaded_than_is_shown(session: RefSession) -> None:
     """In each row, and in all of them: the first rows have theirs, and the others are counted."""

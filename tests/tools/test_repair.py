@@ -222,6 +222,7 @@ def done(kitchen: Kitchen, tool: str, arguments: Mapping[str, Any]) -> tuple[Any
     return answer, rows
 
 
+@pytest.mark.slow
 @EACH_TIME
 @given(
     which=st.integers(0, len(VALID) - 1),

@@ -358,6 +358,7 @@ VALIDATORS = {name: Draft202012Validator(each) for name, each in _schemas(TOOLSE
 OFFERED = {name: each["properties"]["table"]["enum"] for name, each in _schemas(TOOLSET).items()}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(500))
 @given(ARGUMENTS)
 def test_schemas_and_tools_agree(call: tuple[str, Any]) -> None:

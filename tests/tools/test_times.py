@@ -126,6 +126,7 @@ def test_a_time_without_zone_is_one_of_utc(call: Call) -> None:
     assert (row["hour"], row["hour_in"], row["hours"]) == ("16:30:00", "18:30:00Z", ["23:00:00"])
 
 
+@pytest.mark.slow
 @pytest.mark.once  # texts are read in Python
 @pytest.mark.usefixtures("call")
 def test_digits_are_no_time(session: RefSession) -> None:

@@ -247,6 +247,7 @@ def test_a_statement_that_somebody_else_stops_is_no_fault_of_the_models(
 KINDS = st.sampled_from(["right", "misnamed", "doubled", "unknown", "doomed", "part", "emptied"])
 
 
+@pytest.mark.slow
 @settings(
     max_examples=examples(25),
     deadline=None,

@@ -372,6 +372,7 @@ def test_definitions_and_descriptions_are_in_the_words_of_the_shop(options: Name
                 assert not (options and OF_DRAFTS.search(own))
 
 
+@pytest.mark.slow
 def test_errors_are_in_the_words_of_the_shop(shop: RefSession) -> None:
     """Of every kind that there is."""
     errors = told(shop, itertools.chain(campaign(), OF_DRAFT), expect="optional")
@@ -381,6 +382,7 @@ def test_errors_are_in_the_words_of_the_shop(shop: RefSession) -> None:
     assert [each for each in errors if others_in(json.dumps(each))] == []
 
 
+@pytest.mark.slow
 def test_errors_without_drafts_have_no_word_of_them(shop: RefSession) -> None:
     """Of every kind that there is then."""
     errors = told(shop, campaign(), drafts=False, expect="optional")
@@ -391,6 +393,7 @@ def test_errors_without_drafts_have_no_word_of_them(shop: RefSession) -> None:
     assert ours - {each["code"] for each in errors} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_no_literal_of_the_package_names_a_row_of_anybody() -> None:
     """Examples in messages are made of the application's names; docstrings alone have others."""

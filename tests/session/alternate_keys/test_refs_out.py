@@ -208,6 +208,7 @@ def test_the_unique_column_itself_is_data_unless_it_is_declared(
     assert (series.host, stored) == ("member_1", members[0].handle_id)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("members")
 def test_a_long_list_is_looked_up_in_parts(session: RefSession, shapes: Engine) -> None:
     """More values than a driver takes in one statement."""

@@ -54,6 +54,7 @@ def test_an_object_is_made_anew_once_its_draft_is_edited(
     assert session.get(Recipe, soup) is edited
 
 
+@pytest.mark.slow
 def test_an_object_that_is_dropped_is_not_kept(session: RefSession, soup: str) -> None:
     """As in the identity map."""
     session.get_one(Recipe, soup).name = "Dal"

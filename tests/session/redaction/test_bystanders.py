@@ -76,6 +76,7 @@ def test_two_conversations_on_one_connection_name_no_key(
             second.connection().execute(insert(Platter).values(id=KNOWN))
 
 
+@pytest.mark.slow
 def test_a_session_keeps_no_connection(kitchen: Engine, conversation: Conversation) -> None:
     """What it has noted of one goes with the transaction."""
     with RefSession(kitchen, conversation=conversation) as session:

@@ -53,6 +53,7 @@ def _questions() -> list[str]:
     return [re.sub(r";$", "", line) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_questions_about_the_kitchen_are_answered(loaded_kitchen: Engine) -> None:
     """All of them, with the rows that the text gives on views of what the owner may see."""
