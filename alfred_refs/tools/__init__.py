@@ -33,7 +33,8 @@ A call passes through these modules, in this order:
 | `payload` | values of new and changed rows: NUL characters, marks, types, batches |
 | `preconditions` | checks before a write: `expect`, labels, new rows that contradict themselves |
 | `call` | one call: transaction, session, resolved refs, activity |
-| `reading` | `db_read` |
+| `reading` | `db_read`, and the rows of prompts |
+| `exact` | dates and times that Python cannot hold, as text |
 | `query` | statements of `db_read`: order, cursors, totals |
 | `writing` | `db_create`, `db_update`, `db_delete` |
 | `cascades` | rows that a delete or an update changes besides the rows it names |

@@ -22,6 +22,10 @@
 If a row is named and not found, `faults.check_existence` finds out why: deleted, or not visible
 to the session.
 
+`RowReader` reads rows again that a model was shown before, for prompts (`Toolset.reread`). It uses
+the same steps 2, 5 and 6, for the fields that were shown of each row; a row that is not found is
+no error there.
+
 Limits: a search by meaning (`_semantic`) needs a hook that answers it. The number of rows and
 characters is limited by `Limits`; the cursor continues after the last row shown.
 """
