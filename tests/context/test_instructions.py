@@ -29,6 +29,8 @@ from alfred_refs.tools.tables import Verb
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
+pytestmark = pytest.mark.once  # texts: no series of SQLAlchemy changes them
+
 
 class Meaning(Hooks):
     """Answers searches by meaning."""
