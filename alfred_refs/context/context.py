@@ -105,7 +105,7 @@ from alfred_refs.owners import Owner
 from alfred_refs.session import RefSession
 from alfred_refs.sqla import AsyncFacade, async_method, in_greenlet
 from alfred_refs.store import ActivityRecord
-from alfred_refs.tools import CurrentRows, Fields, Toolset
+from alfred_refs.tools import CurrentRows, Fields, Toolset, makes_async_sessions
 
 if TYPE_CHECKING:
     from alfred_refs.session.asyncio import AsyncRefSession
@@ -208,7 +208,8 @@ class Context:
             the date is the server's.
 
     Raises:
-        SetupError: the toolset has an `Ownership`, and the conversation no owner.
+        SetupError: the toolset has an `Ownership`, and the conversation no owner; or `sessions`
+            does not make a `RefSession` for each prompt.
 
     Example:
         >>> asked = {"table": "recipes", "columns": ["name"]}
@@ -240,6 +241,7 @@ class Context:
             sessions = sessions or desk.sessions
         self._toolset = toolset
         self._sessions: Any = sessions
+        self._has_async_sessions = sessions is not None and makes_async_sessions(sessions)
         self._owner: Owner | None = None
         if toolset is not None and toolset.ownership is not None and sessions is not None:
             if conversation.owner is None:
@@ -278,11 +280,6 @@ class Context:
         record = self.conversation.activity(self.window.active)
         if self._toolset is None:
             drafts = [*self.conversation.drafts()]
-            contents = self._scrub([draft.content for draft in drafts])
-            drafts = [
-                replace(draft, content=content)
-                for draft, content in zip(drafts, contents, strict=True)
-            ]
         else:
             record = among(record, self._toolset.tables.shown)
             drafts = self._toolset.drafts_of(self.conversation)
@@ -290,7 +287,9 @@ class Context:
         data = audience in _WITH_DATA
         rows = self._read_rows(selection, record, data=data)
         view = view_of(selection, drafts, rows, data=data)
-        return ContextView.model_validate(mask_keys(view))
+        # the toolset has put refs in place of keys, and masks those that are cut
+        cover = self._scrub if self._toolset is None else mask_keys
+        return ContextView.model_validate(cover(view))
 
     def _read_rows(
         self, selection: Selection, record: ActivityRecord, *, data: bool
@@ -304,14 +303,9 @@ class Context:
                 wanted[str(entry.ref)] = entry.fields if data else ()
         if not wanted:
             return CurrentRows({})
-        nested = {str(entry.ref): entry.fields or () for entry in record.entries}
+        nested = {str(entry.ref): entry.fields for entry in record.entries}
         with self._session() as session:
             return self._toolset.reread(session, wanted, nested)
-
-    @property
-    def _has_async_sessions(self) -> bool:
-        made = getattr(self._sessions, "class_", None)
-        return hasattr(made, "sync_session_class")
 
     @contextmanager
     def _session(self) -> Iterator[RefSession]:
@@ -385,7 +379,7 @@ class Context:
         view = self.view("act")
         note, results = self._results(view.turn)
         decision = decision_type(step.type, self._toolset)
-        instructions = instructions_for(self._toolset, tool_names(decision))
+        instructions = instructions_for(self._toolset, tuple(tool_names(decision)))
         apart = step.type == "write"  # which has a part for drafts, with their content
         names = [each.model_copy(update={"data": None}) for each in view.drafts]
         rows = view.model_copy(update={"drafts": [] if apart else names})

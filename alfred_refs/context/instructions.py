@@ -4,7 +4,7 @@ A model that follows a prompt may use exactly what its toolset has. So the templ
 with `Instructions`, which is read from the definitions that clients get (`Toolset.schemas`), and
 with names of the toolset's own columns as examples:
 
->>> instructions = instructions_for(toolset, ["db_read"])
+>>> instructions = instructions_for(toolset, ("db_read",))
 >>> [tool.name for tool in instructions.tools]
 ['db_read']
 >>> print(instructions.tools[0].arguments[4])
@@ -121,15 +121,19 @@ class Instructions:
         return any(tool.name in names for tool in self.tools)
 
 
-def instructions_for(toolset: Toolset | None, tools: Collection[str] = ()) -> Instructions:
-    """Return what the templates know of a toolset.
+def instructions_for(toolset: Toolset | None, tools: tuple[str, ...] = ()) -> Instructions:
+    """Return what the templates know of a toolset: made once for a toolset.
 
     Args:
-        toolset: whose tools; `None` if there are none.
-        tools: the names of those that a step may call.
+        toolset: the toolset; `None` if there are no tools.
+        tools: the names of the tools that a step may call.
     """
     if toolset is None:
         return Instructions()
+    return toolset.memo(("instructions", tools), lambda: _instructions(toolset, tools))
+
+
+def _instructions(toolset: Toolset, tools: Collection[str]) -> Instructions:
     every = toolset.schemas("mcp", describe=False)
     definitions = [each for each in every if each["name"] in tools]
     # `db_read` is the first, and explains the filters of all

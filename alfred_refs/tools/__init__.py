@@ -65,7 +65,12 @@ from alfred_refs.tools.rules import Hooks as Hooks, Reading as Reading, Writing 
 from .definitions import Ref as Ref
 from .errors import ToolError as ToolError
 from .reading import CurrentRow as CurrentRow, CurrentRows as CurrentRows, Fields as Fields
-from .toolset import BoundToolset as BoundToolset, ToolAnswer as ToolAnswer, Toolset as Toolset
+from .toolset import (
+    BoundToolset as BoundToolset,
+    ToolAnswer as ToolAnswer,
+    Toolset as Toolset,
+    makes_async_sessions as makes_async_sessions,
+)
 
 __all__ = [
     "TOOLS",

@@ -171,7 +171,7 @@ class BoundToolset:
         *,
         by: Actor | None = "model",
     ) -> None:
-        self.is_async = _is_async(sessions)
+        self.is_async = makes_async_sessions(sessions)
         if not isinstance(registry, RefRegistry):
             raise SetupError(
                 f"a toolset was bound to the registry {type(registry).__name__}",
@@ -333,7 +333,7 @@ class BoundToolset:
         return _NoLock() if self.reads(tool) else locks.of(of)
 
 
-def _is_async(sessions: Any) -> bool:
+def makes_async_sessions(sessions: Any) -> bool:
     """Return whether a session factory makes asynchronous sessions.
 
     Raises:
@@ -341,12 +341,12 @@ def _is_async(sessions: Any) -> bool:
     """
     if isinstance(sessions, scoped_session):
         raise SetupError(
-            "a toolset was bound to a scoped_session, which calls of one thread would share",
+            "a scoped_session was given to make sessions, which calls of one thread would share",
             "give what it makes sessions with: scoped.session_factory",
         )
     if isinstance(sessions, Session) or hasattr(sessions, "sync_session"):
         raise SetupError(
-            f"a toolset was bound to a {type(sessions).__name__}, and each call needs its own",
+            f"a {type(sessions).__name__} was given to make sessions, and each call needs its own",
             "give what makes sessions: sessionmaker(engine, class_=RefSession)",
         )
     made = getattr(sessions, "class_", None)
@@ -356,7 +356,7 @@ def _is_async(sessions: Any) -> bool:
         if issubclass(getattr(made, "sync_session_class", type), RefSession):
             return True
     raise SetupError(
-        f"a toolset was bound to {type(sessions).__name__}, which makes no RefSession",
+        f"{type(sessions).__name__} was given to make sessions, and makes no RefSession",
         "give sessionmaker(engine, class_=RefSession) or "
         "async_sessionmaker(engine, class_=AsyncRefSession)",
     )

@@ -301,7 +301,7 @@ def test_a_tool_of_the_application_is_written_with_its_types() -> None:
     def invite(dish: Ref[Dish], guests: list[Guest], on: dt.date | None = None) -> None:
         """Invite guests to a dish."""
 
-    [tool] = instructions_for(toolset, ["invite"]).tools
+    [tool] = instructions_for(toolset, ("invite",)).tools
     assert tool.arguments == [
         "- `dish` (text): dish ref, such as 'dish_1'",
         '- `guests` ([{"name": text, "vegan"?: true | false}])',
