@@ -48,6 +48,7 @@ from pydantic import BaseModel, ConfigDict
 
 from alfred_refs.conversation import Draft
 from alfred_refs.errors import ContextError
+from alfred_refs.mapping import parse_ref
 from alfred_refs.store import KEPT_TURNS, ActivityEntry, ActivityRecord
 from alfred_refs.tools import CurrentRow, CurrentRows
 
@@ -277,7 +278,7 @@ def view_of(
     listed = {str(entry.ref) for entry in (*selection.active, *selection.retained)}
     nested = {ref for each in nesting.views.values() for ref in _nested_refs(each)} - listed
     others = Counter(selection.others)
-    others.subtract(ref.rpartition("_")[0] for ref in nested)
+    others.subtract(parsed.entity for parsed in map(parse_ref, nested) if parsed is not None)
     return ContextView(
         turn=selection.turn,
         active=[_entity_view(entry, current, nesting) for entry in selection.active],

@@ -144,7 +144,8 @@ class RowReader:
     Args:
         call: in whose session rows are read.
         wanted: the fields of each row, by ref.
-        nested: the fields that were shown of rows inside of others, by ref.
+        nested: the fields that were shown of rows inside of others, by ref; of rows that are not
+            listed, or have no fields, all are shown that others of their entity have.
     """
 
     def __init__(
@@ -156,8 +157,7 @@ class RowReader:
         self._nested = nested
         self._nested_columns: dict[str, set[str]] = {}  # of all rows of an entity
         for ref, fields in nested.items():
-            entity = ref.rpartition("_")[0]
-            self._nested_columns.setdefault(entity, set()).update(fields or ())
+            self._nested_columns.setdefault(_entity(ref), set()).update(fields or ())
         self._room = call.room()
         self._included: dict[ToolTable, Sequence[str]] = {}  # by hooks
         self._labels: dict[str, str | None] = {}
@@ -172,7 +172,10 @@ class RowReader:
                 rows, left_out = self._read_table(table, keys)
             except ToolError:  # a hook has refused the read
                 continue
-            found |= {row[table.ref_field]: (table, row) for row in rows}
+            for row in rows:
+                ref = row.get(table.ref_field)
+                if ref in keys:  # a hook may have changed it
+                    found[ref] = table, row
             cut += left_out
             missing = {ref: key for ref, key in keys.items() if ref not in found}
             if missing:
@@ -194,7 +197,7 @@ class RowReader:
         """Return the keys of the rows, by ref, in the table that has most of their fields."""
         by_table: dict[ToolTable, dict[str, Key]] = {}
         for ref, key in self._call.conversation.known_keys(self._wanted).items():
-            entity, fields = ref.rpartition("_")[0], {*(self._wanted[ref] or ())}
+            entity, fields = _entity(ref), {*(self._wanted[ref] or ())}
             tables = [t for t in self._tables if t.entity == entity and t.key_parts(key)]
             if tables:
                 table = max(tables, key=lambda table: len(fields.intersection(table.fields)))
@@ -218,7 +221,7 @@ class RowReader:
             label = entities.of_class(type(instance)).label
             if label is not None:
                 loaded = sqla.state_of(instance).dict
-                self._labels[row[shape.table.ref_field]] = label.of_unredacted(loaded)
+                self._labels[str(row.get(shape.table.ref_field))] = label.of_unredacted(loaded)
         return rows, rendering.cut
 
     def _columns(self, table: ToolTable, refs: Sequence[str]) -> list[str]:
@@ -257,30 +260,40 @@ class RowReader:
         own = {*(_defaults(table) if fields is None else fields), *included, table.ref_field}
         others = {*table.columns, *table.includable} - own
         others |= {f"_{name}_label" for name in others}
-        shown = {name: value for name, value in row.items() if name not in others}
-        related = {n: each for n, each in shown.items() if n in table.includable}
+        data: dict[str, Any] = {}
+        related: dict[str, CurrentRow | Sequence[CurrentRow] | None] = {}
+        for name, value in row.items():
+            target = table.targets.get(name) if name in table.includable else None
+            if name in others:
+                continue
+            if target is None or not _are_rows(value, target):  # a hook may have replaced them
+                data[name] = value
+            elif isinstance(value, list):
+                related[name] = [self._nested_row(each, target) for each in value]
+            else:
+                related[name] = None if value is None else self._nested_row(value, target)
         ref = row[table.ref_field]
-        return CurrentRow(
-            ref,
-            self._labels.get(ref),
-            {name: value for name, value in shown.items() if name not in related},
-            {name: self._related(each, table.targets[name]) for name, each in related.items()},
-        )
-
-    def _related(self, value: Any, table: ToolTable) -> CurrentRow | Sequence[CurrentRow] | None:
-        if isinstance(value, list):
-            return [self._nested_row(each, table) for each in value if isinstance(each, dict)]
-        return self._nested_row(value, table) if isinstance(value, dict) else None
+        return CurrentRow(ref, self._labels.get(ref), data, related)
 
     def _nested_row(self, row: Row, table: ToolTable) -> CurrentRow:
-        fields = self._nested.get(row[table.ref_field])
-        return self._current(row, table, [*row] if fields is None else fields)
+        return self._current(row, table, self._nested.get(row[table.ref_field]) or [*row])
 
     def _is_shown(self, cut: str) -> bool:
         """Return whether a row's own fields include what was cut."""
         path = _PATH.match(cut)
         fields = None if path is None else self._wanted.get(path[1])
         return path is None or fields is None or path[2] in fields
+
+
+def _entity(ref: str) -> str:
+    parsed = parse_ref(ref)
+    return "" if parsed is None else parsed.entity
+
+
+def _are_rows(value: Any, table: ToolTable) -> bool:
+    """Return whether a value is none, one or several rows of a table, each with its ref."""
+    rows = value if isinstance(value, list) else [] if value is None else [value]
+    return all(isinstance(each, dict) and table.ref_field in each for each in rows)
 
 
 def _defaults(table: ToolTable) -> list[str]:
@@ -303,9 +316,7 @@ class Reader:
         refs = self._resolve_filters(asked, table, totals, cursor)
         reading = Reading(self._call.session, table.model, asked, semantic)
         reading.totals = totals is not None
-        for hooks in self._setting.hooks_of(table):
-            hooks.before_read(reading)
-            check_filters(reading.arguments, table)
+        self._ask_hooks(reading, table)
         if semantic is not None and reading.keys is None and not reading.empty:
             raise no_semantic_search(table.name)
         if reading.arguments is not asked:
@@ -328,9 +339,7 @@ class Reader:
         """
         table = self._setting.tables.by_name(arguments.table)
         reading = Reading(self._call.session, table.model, arguments)
-        for hooks in self._setting.hooks_of(table):
-            hooks.before_read(reading)
-            check_filters(reading.arguments, table)
+        self._ask_hooks(reading, table)
         filters = [*reading.arguments.filters, *reading.arguments.or_filters]
         pairs = {(ref, entity): keys.get(ref) for ref, entity in refs_in(filters, table, {})}
         by_hooks = self._call.resolve(pair for pair, key in pairs.items() if key is None)
@@ -340,11 +349,19 @@ class Reader:
         instances, _ = self._instances(reading, _Page(shape, len(keys), None, refs))
         rendering = self._call.rendering(instances, shape, reading.options)
         rows = rendering.rows(instances, shape, room)
-        for hooks in self._setting.hooks_of(table):
-            hooks.after_read(reading, rows)
-        self._call.limit_hook_depth(rows, shape, rendering.cut)
+        self._show_hooks(reading, rows, shape, rendering.cut)
         self._call.finish_answer({}, (), rendering)
         return reading, rows, rendering
+
+    def _ask_hooks(self, reading: Reading, table: ToolTable) -> None:
+        for hooks in self._setting.hooks_of(table):
+            hooks.before_read(reading)
+            check_filters(reading.arguments, table)
+
+    def _show_hooks(self, reading: Reading, rows: list[Row], shape: Shape, cut: list[str]) -> None:
+        for hooks in self._setting.hooks_of(shape.table):
+            hooks.after_read(reading, rows)
+        self._call.limit_hook_depth(rows, shape, cut)
 
     def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
         """Return the aggregates that a read asks for instead of rows."""
@@ -379,9 +396,7 @@ class Reader:
         )
         shown = self._rows([*drafts, *instances], page.shape, rendering, draft_rows)
         saved = shown[len(drafts) :]
-        for hooks in self._setting.hooks_of(table):
-            hooks.after_read(reading, saved)
-        self._call.limit_hook_depth(saved, page.shape, rendering.cut)
+        self._show_hooks(reading, saved, page.shape, rendering.cut)
         rows = [*shown[: len(drafts)], *saved]
         more = more or len(shown) < len(drafts) + len(instances)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}

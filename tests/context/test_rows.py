@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from sqlalchemy import Engine, delete, event, update
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from alfred_refs import (
     AsyncRefSession,
@@ -460,3 +460,57 @@ def test_a_mention_of_a_row_that_a_hook_hides_is_refused(
                 context.heard(session, f"@[x](dish:{key})")
         assert context.heard(session, f"@[x](dish:{keys['Soup']})") == "dish_2"
     assert [str(each.ref) for each in conversation.activity().entries] == ["dish_2"]
+
+
+class TakesRefs(Hooks):
+    """Takes the refs out of rows, and puts text in place of related rows."""
+
+    def __init__(self, *, nested: bool) -> None:
+        self._nested = nested
+
+    def after_read(self, read: Reading, rows: Any) -> None:
+        """Change the rows."""
+        assert read.model is Dish
+        for row in rows:
+            if self._nested:
+                row["parts"] = ["rice", {"note": "sauce"}]
+            else:
+                del row["id"]
+
+
+def test_hooks_may_change_refs_and_related_rows(
+    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+) -> None:
+    """A row without its ref is not visible; what replaces related rows is a value."""
+    assert keys
+    call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
+    for nested, expected in (
+        (False, ['- dish_1 "Korma" (not visible)']),
+        (True, ['- dish_1 "Korma" (read in turn 0)', '  {"parts": ["rice", {"note": "sauce"}]}']),
+    ):
+        hooks = {Dish: [TakesRefs(nested=nested)]}
+        toolset = Toolset(MODELS, hooks=hooks, expect="optional")
+        assert lines(Context(conversation, toolset=toolset, sessions=sessions)) == expected
+
+
+def test_a_row_that_joins_a_list_has_the_values_of_its_neighbours(
+    context: Context, call: Call, keys: Keys, tables: Engine
+) -> None:
+    """Though it was never shown itself, only retained."""
+    call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
+    with Session(tables) as plain:
+        salt = Part(position=3, note="salt", dish_id=keys["Korma"])
+        plain.add(salt)
+        plain.commit()
+        ref = context.conversation.refer(Part, salt.id)
+    context.conversation.retain([ref], "liked")
+    assert f'  - {ref} {{"position": 3, "note": "salt"}}' in lines(context)
+
+
+def test_what_makes_no_sessions_is_refused(
+    conversation: Conversation, toolset: Toolset, sessions: Sessions, session: RefSession
+) -> None:
+    """As where a toolset is bound: at once, not with the first prompt."""
+    for wrong in (session, scoped_session(sessions), sessionmaker(class_=Session)):
+        with pytest.raises(SetupError, match="to make sessions"):
+            Context(conversation, toolset=toolset, sessions=wrong)  # type: ignore[arg-type]
