@@ -39,22 +39,22 @@ def _parser(type_: TypeEngine[Any]) -> Callable[[str], Any] | None:
     return next((parse for class_, parse in _PARSERS.items() if isinstance(type_, class_)), None)
 
 
-def is_exact(type_: TypeEngine[Any]) -> bool:
+def is_text_needed(type_: TypeEngine[Any]) -> bool:
     """Return whether values of a type are selected as text, and read by `read_exact`."""
     return _parser(type_) is not None
 
 
 def select_exact(element: Any) -> Any:
-    """Return the expression to select in place of one whose type `is_exact`."""
+    """Return the expression to select in place of one whose type `is_text_needed`."""
     return cast(func.to_json(element), Text())
 
 
 def select_exactly(statement: Select[Any]) -> Select[Any]:
     """Return a SELECT of the same rows, whose dates and times are read by `read_exact`."""
-    if not any(is_exact(each.type) for each in statement.selected_columns):
+    if not any(is_text_needed(each.type) for each in statement.selected_columns):
         return statement
     rows = statement.subquery()
-    return select(*(select_exact(each) if is_exact(each.type) else each for each in rows.c))
+    return select(*(select_exact(each) if is_text_needed(each.type) else each for each in rows.c))
 
 
 def read_exact(type_: TypeEngine[Any], loaded: str | None) -> Any:

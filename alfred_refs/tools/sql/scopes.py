@@ -212,13 +212,13 @@ def _parse_signature(line: str, kind: str = "plain", *, keys: bool = False) -> d
     return {name.strip(): made for name in names.split(",")}
 
 
-def _functions() -> dict[str, Function]:
-    # PostgreSQL checks for cancellation between rows, not inside of these functions. So each is
-    # linear in what it is given (a text of 10 MB takes 0.1 to 0.5 s), or what it searches for is a
-    # "part", and both are bounded. Unbounded, with 10 MB and 1,000 characters, they took: strpos
-    # 13 s, split_part 14 s, btrim 82 s, translate 297 s, and a result of replace had 500 MB.
-    found: dict[str, Function] = {}
-    for line in (
+# PostgreSQL checks for cancellation between rows, not inside of these functions. So each is
+# linear in what it is given (a text of 10 MB takes 0.1 to 0.5 s), or what it searches for is a
+# "part", and both are bounded. Unbounded, with 10 MB and 1,000 characters, they took: strpos
+# 13 s, split_part 14 s, btrim 82 s, translate 297 s, and a result of replace had 500 MB.
+_SIGNATURES: Mapping[tuple[str, bool], Sequence[str]] = {
+    # the kind of the functions, and whether they may be given keys -> the lines
+    ("plain", False): (
         "lower, upper, initcap, reverse: text -> text",
         "btrim, ltrim, rtrim: text part? -> text",
         "length, char_length, character_length, octet_length, ascii: long -> int",
@@ -258,43 +258,50 @@ def _functions() -> dict[str, Function]:
         "json_typeof: json -> text",
         "jsonb_extract_path_text: jsonb part... -> text",
         "json_extract_path_text: json part... -> text",
-    ):
-        found |= _parse_signature(line)
-    for line in (
+    ),
+    ("plain", True): (
         "coalesce: same... -> common",
         "nullif: same same -> same",
         "cardinality: array -> int",
         "array_length: array int -> int",
         "greatest, least: same... -> common",
-    ):
-        found |= _parse_signature(line, keys=True)
-    for line in (
+    ),
+    ("aggregate", False): (
         "sum: number -> sum",
         "avg: number -> avg",
         "stddev, stddev_pop, stddev_samp, variance, var_pop, var_samp: number -> avg",
         "corr: number number -> double",
         "string_agg: whole part -> text",
         "bool_and, bool_or, every: bool -> bool",
-    ):
-        found |= _parse_signature(line, "aggregate")
-    found |= _parse_signature("percentile_cont, percentile_disc: numeric -> ordered", "ordered")
-    found |= _parse_signature("mode: -> ordered", "ordered")
-    for line in ("count: any? -> bigint", "min, max: any -> same", "array_agg: any -> array"):
-        found |= _parse_signature(line, "aggregate", keys=True)
-    for line in ("row_number, rank, dense_rank: -> bigint", "ntile: int -> int"):
-        found |= _parse_signature(line, "window")
-    found |= _parse_signature("percent_rank, cume_dist: -> double", "window")
-    for line in (
+    ),
+    ("aggregate", True): (
+        "count: any? -> bigint",
+        "min, max: any -> same",
+        "array_agg: any -> array",
+    ),
+    ("ordered", False): (
+        "percentile_cont, percentile_disc: numeric -> ordered",
+        "mode: -> ordered",
+    ),
+    ("window", False): (
+        "row_number, rank, dense_rank: -> bigint",
+        "ntile: int -> int",
+        "percent_rank, cume_dist: -> double",
+    ),
+    ("window", True): (
         "lag, lead: same int? same? -> common",
         "first_value, last_value: any -> same",
         "nth_value: any int -> same",
-    ):
-        found |= _parse_signature(line, "window", keys=True)
-    found |= _parse_signature("unnest: array -> item", "rows", keys=True)
-    return found
+    ),
+    ("rows", True): ("unnest: array -> item",),
+}
 
-
-FUNCTIONS: Mapping[str, Function] = _functions()
+FUNCTIONS: Mapping[str, Function] = {
+    name: function
+    for (kind, keys), lines in _SIGNATURES.items()
+    for line in lines
+    for name, function in _parse_signature(line, kind, keys=keys).items()
+}
 """The functions that a statement may call, by name."""
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")

@@ -49,7 +49,7 @@ from alfred_refs.tools.answers import ForeignRef, put_labels, size_of
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, Setting, ShownRow, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
-from alfred_refs.tools.exact import is_exact, read_exact, select_exact
+from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
 from alfred_refs.tools.serialization import CutText, Verbatim, limit_depth, shorten_text
 from alfred_refs.tools.sql.parsing import (
     Budget,
@@ -198,7 +198,7 @@ def _is_cut(value: Value) -> bool:
 
 def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> Any:
     """Return a SELECT of the rows of another, with as much of each value as is shown."""
-    if not any(_is_cut(v) or isinstance(v.type, ARRAY) or is_exact(v.type) for v in values):
+    if not any(_is_cut(v) or isinstance(v.type, ARRAY) or is_text_needed(v.type) for v in values):
         return limited
     building.budget.spend(_CUT_COST * sum(map(_is_cut, values)))
     columns = limited.subquery(building.alias("q", "the answer")).c
@@ -214,7 +214,7 @@ def _shown(value: Value, column: Any) -> Any:
         return case((length > most, cut), else_=column)
     if isinstance(value.type, ARRAY):
         return column[1 : bindparam(LIST_LIMIT, type_=Integer())]
-    return select_exact(column) if value.key is None and is_exact(value.type) else column
+    return select_exact(column) if value.key is None and is_text_needed(value.type) else column
 
 
 def _has_star(tree: exp.Expression) -> bool:
@@ -321,7 +321,7 @@ class QueryRun:
             # PostgreSQL puts the length after a text that it has cut
             length = int(loaded[most:]) if len(loaded) > most else len(loaded)
             return self._text(loaded[:most], length, place)
-        if is_exact(value.type):
+        if is_text_needed(value.type):
             loaded = read_exact(value.type, loaded)
         return self._json(value, self._few(loaded, place), place)
 
