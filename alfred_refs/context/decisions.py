@@ -211,8 +211,8 @@ class Curated(_Action):
     """A row that is to be shown longer, or no longer.
 
     Attributes:
-        ref: of the row; drafts are shown for as long as they are pending.
-        reason: why.
+        ref: the ref of the row; drafts are shown for as long as they are pending.
+        reason: the reason.
     """
 
     ref: RowRef
@@ -236,15 +236,15 @@ class Quick(_Action):
 
 
 class UnderstandDecision(_Action):
-    """What a user's message means; `understand_type` returns the subclass for a toolset.
+    """The meaning of a user's message; `understand_type` returns the subclass for a toolset.
 
     Attributes:
-        referenced: the refs of the rows and drafts that it is about.
+        referenced: the refs of the rows and drafts that the message is about.
         retain: rows that later turns need.
         demote: rows that are no longer of interest.
-        drop: rows that the conversation is to forget.
-        constraints: what the user requires of the result.
-        quick: whether one read answers it.
+        drop: rows whose activity is deleted.
+        constraints: the user's requirements for the result.
+        quick: the question, if one read answers it.
 
     Example:
         >>> answer = '{"referenced": ["recipe_1"], "retain": [{"ref": "recipe_1", "reason": "x"}]}'
@@ -273,10 +273,10 @@ class PlannedStep(_Action):
     """One step of a plan.
 
     Attributes:
-        type: what it does.
-        goal: what it is to reach.
-        tables: those that it reads or changes.
-        refs: of the rows and drafts that it is about.
+        type: the type of the step.
+        goal: its goal.
+        tables: the tables that it reads or changes.
+        refs: the refs of the rows and drafts that it is about.
     """
 
     type: StepType
@@ -301,10 +301,10 @@ class ThinkDecision(_Action):
 
 
 def understand_type(toolset: Toolset | None = None) -> type[UnderstandDecision]:
-    """Return the type of what a message may be understood as: made once for a toolset.
+    """Return the decision type for understanding a message: made once for a toolset.
 
     Args:
-        toolset: whose tables and refs may be named; without one they are not checked.
+        toolset: names of tables and entities of refs must be in it; `None` for no check.
 
     Example:
         >>> table = {"table": "users", "goal": "x", "read_only": True, "in_database": True}
@@ -337,10 +337,11 @@ def _understand_type(toolset: Toolset) -> type[UnderstandDecision]:
 
 
 def think_type(toolset: Toolset | None = None) -> type[ThinkDecision]:
-    """Return the type of plans: made once for a toolset.
+    """Return the decision type for planning a turn: made once for a toolset.
 
     Args:
-        toolset: whose tables and refs may be named; steps of type `write` need a tool that writes.
+        toolset: names of tables and entities of refs must be in it, and steps of type `write` need
+            a tool that writes; `None` for no check.
 
     Example:
         >>> step = {"type": "read", "goal": "find my soups", "tables": ["users"]}
@@ -375,13 +376,13 @@ def _think_type(toolset: Toolset) -> type[ThinkDecision]:
 
 
 def _table_type(toolset: Toolset) -> Any:
-    """Return the type of a table's name; nothing is of it if there are no tables."""
+    """Return the type of names of tables; no value is valid if there are no tables."""
     names = tuple(toolset.tables.names)
     return Literal[names] if names else Annotated[str, Field(min_length=1, max_length=0)]
 
 
 def _ref_types(toolset: Toolset) -> tuple[Any, Any]:
-    """Return the types of a toolset's refs: of one of a row, and of a list, drafts included."""
+    """Return the types of a ref of a row, and of a list of refs, drafts included."""
     known = toolset.tables.shown
 
     def check(text: str) -> str:
@@ -396,11 +397,11 @@ def _ref_types(toolset: Toolset) -> tuple[Any, Any]:
 
 
 def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDecision]:
-    """Return the type of what a step of this type may answer: made once for a toolset.
+    """Return the decision type for a type of step: made once for a toolset.
 
     Args:
-        step: its type.
-        toolset: whose tools and tables may be used; without one no tool is called.
+        step: the type of the step.
+        toolset: the tools and tables that a decision may use; `None` for no calls.
 
     Raises:
         ContextError: there is no such type of step.

@@ -113,7 +113,7 @@ class Instructions:
     examples: Examples = Examples()
 
     def values(self) -> dict[str, Any]:
-        """Return what templates are given, by name."""
+        """Return the variables of templates, by name."""
         return {**{each.name: getattr(self, each.name) for each in fields(self)}, "has": self.has}
 
     def has(self, *names: str) -> bool:

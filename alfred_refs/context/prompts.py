@@ -156,12 +156,12 @@ def _check_ref(ref: str, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing of a batch that a write step has to write.
+    """One item of the batch of a write step.
 
     Attributes:
-        text: what is to be written.
-        done: whether it is.
-        ref: of its row or draft, if it has one.
+        text: the item in words.
+        done: whether it is written.
+        ref: the ref of its row or draft, if it has one.
 
     Example:
         >>> batch = [Item("Soup", done=True, ref="recipe_1"), Item("Curry")]
@@ -185,11 +185,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a user said, and what the answer was.
+    """A message of the user, and the answer.
 
     Attributes:
         user: the user's text.
-        assistant: the answer; empty while it is still to come.
+        assistant: the answer; empty if there is none yet.
 
     Example:
         >>> said = [Exchange("What is for dinner?", "recipe_1, if you like.")]
@@ -209,12 +209,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call that was made in the step already, and its answer.
+    """A call of a tool in the current step, and its answer.
 
     Attributes:
-        tool: its name.
-        params: the arguments that the model gave: JSON values.
-        answer: what it was told: JSON values.
+        tool: the name of the tool.
+        params: the model's arguments: JSON values.
+        answer: the answer of the tool: JSON values.
 
     Example:
         >>> called = Called("db_read", {"table": "recipes"}, {"rows": [{"id": "recipe_1"}]})
@@ -233,23 +233,26 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a plan. Its texts are the application's own, and are put in as they are.
+    """One step of a plan.
+
+    A prompt quotes the goal and the profile line by line. Guidance is shown as Markdown, in which
+    headings and fences are escaped. Keys in all texts are replaced.
 
     Attributes:
-        type: what the step does.
-        goal: what is to be reached, by the plan.
-        number: which step of the turn it is, from 1.
-        of: how many steps the plan has.
-        guidance: what the application says about work of this kind.
-        step_guidance: what it says about this step.
-        profile: what is known of the user, for steps that think and make.
-        batch: what a write step has to write.
-        tables: whose schema is told; all, where nothing is said.
-        refs: of the rows and drafts that it is about.
-        constraints: what the user requires, in the words of a model.
+        type: the type of the step.
+        goal: its goal, by the plan.
+        number: its number in the turn, from 1.
+        of: the number of steps of the plan.
+        guidance: instructions of the application for this type of step.
+        step_guidance: instructions of the application for this step.
+        profile: facts about the user, for steps that analyze or generate.
+        batch: the items that a write step has to write.
+        tables: the tables to describe; `None` for all.
+        refs: the refs of the rows and drafts that the step is about.
+        constraints: the user's requirements, in the words of a model.
 
     Raises:
-        ContextError: there is no such type of step, the numbers do not fit, or a ref is none.
+        ContextError: there is no such type of step, the numbers do not fit, or a ref is not valid.
 
     Example:
         >>> step = Step("write", "save the menu", number=2, of=4, guidance="Keep it short.")
@@ -467,7 +470,7 @@ def _conversation(material: Material) -> str:
 
 
 def _quote_block(text: str) -> str:
-    """Return a text as a quotation: none of its lines is a heading or a fence of the prompt's."""
+    """Return a text as a quotation, so that no line is a heading or a fence of the prompt."""
     return "\n".join(f"> {inert(line)}" for line in text.splitlines())
 
 
@@ -522,7 +525,7 @@ PARTS: Final[Sequence[Part]] = (
 
 
 Node = Literal["understand", "think"]
-"""What comes before the steps of a turn."""
+"""The nodes of the loop before the steps of a turn."""
 
 NODE_PARTS: Final[Sequence[Part]] = (
     Part("header", "U", "", lambda _: "# Understand the message"),
@@ -563,7 +566,7 @@ def system_of(step: StepType | Node, templates: Templates, instructions: Instruc
 
 
 def forms_of(decision: type[ActDecision]) -> list[str]:
-    """Return how the decisions of a step are written, one line each."""
+    """Return the JSON forms of the decisions of a step, one line each."""
     names = " | ".join(map(json.dumps, tool_names(decision)))
     calls = [f'{{"action": "tool_call", "tool": {names}, "params": object}}'] if names else []
     ends = [each for each in decision.choices if not issubclass(each, ToolCall)]
