@@ -224,9 +224,9 @@ class PostgresActivity(PostgresRefs):
     def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
         values = {"p_turns_back": turns, "p_limit": _MOST, "p_turn": turn}
         rows = self._read_own(self._ACTIVITY, address, **values)
-        for row in rows:
-            if row.entity is not None:
-                address.check_table(row.entity, row.table_name)
+        tables = ((row.entity, row.table_name) for row in rows if row.table_name is not None)
+        for entity, table in dict.fromkeys(tables):
+            address.check_table(entity, table)
         return ActivityRecord(
             rows[0].turn if rows else turn or 0,
             sorted((_entry(row) for row in rows if row.action), key=lambda entry: entry.ref),
