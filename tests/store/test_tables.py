@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from alfred_refs import EntityTableError, PostgresStore
 from alfred_refs.mapping.keys import Ref
-from alfred_refs.store import Address, DraftEdit, NewDraft, Store
+from alfred_refs.store import Activity, Address, DraftEdit, NewDraft, Store
 
 UNKNOWN = Address("chat-7", "ann")
 SHOP = replace(UNKNOWN, table_of={"order": "shop.orders", "item": "items"}.get)
@@ -27,8 +27,9 @@ pytestmark = pytest.mark.tables
 
 @pytest.fixture
 def store(any_store: Store) -> Store:
-    """A store in which the shop has an order, and a draft of one."""
+    """A store in which the shop has an order, which was read, and a draft of one."""
     any_store.refer(SHOP, [("order", 7)], {("order", 7): "Soup"})
+    any_store.note(SHOP, [Activity(("order", 7), "read")], "model")
     any_store.draft(SHOP, [NewDraft("order", "{}"), NewDraft("item", "{}")])
     return any_store
 
@@ -43,6 +44,8 @@ REFUSED: list[Callable[[Store], object]] = [
     lambda store: list(store.drafts(STOCK, None, ["pending"])),
     lambda store: store.discard_drafts(STOCK, [Ref("item", 1, True), DRAFT]),
     lambda store: store.reserve_keys(STOCK, {DRAFT: 9}),
+    lambda store: store.note(STOCK, [Activity(("order", 7), "read")], "model"),
+    lambda store: store.activity(STOCK, 3),
 ]
 
 
