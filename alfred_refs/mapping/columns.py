@@ -39,6 +39,7 @@ import json
 import math
 import re
 import struct
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -85,6 +86,7 @@ from alfred_refs.mapping.key_columns import (
 
 _WRITTEN_OUT = 12  # digits of the largest limit that is written as 1,000 and not as 10^3
 _SINGLE = 24  # bits of the mantissa in single precision
+_EXACT_BITS = 53  # of integers that are floats, as JSON numbers are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,10 +534,11 @@ def _integers(type_: TypeEngine[Any]) -> Values:
     bits = next((bits for class_, bits in _INTEGER_BITS if isinstance(type_, class_)), 32)
     most = 2 ** (bits - 1)
     accept = _type_validator(int, Field(ge=-most, lt=most), BeforeValidator(_no_boolean))
-    return Values("number", f"an integer of {bits} bits", {"type": "integer"}, accept, int)
+    kind = ["integer", "string"] if bits > _EXACT_BITS else "integer"
+    return Values("number", f"an integer of {bits} bits", {"type": kind}, accept, int)
 
 
-def _numbers(python: type[Any], _: TypeEngine[Any]) -> Values:
+def _numbers(python: type[Any], type_: TypeEngine[Any]) -> Values:
     check = _type_validator(python, Field(allow_inf_nan=False), BeforeValidator(_no_boolean))
 
     def accept(given: Any) -> Any:
@@ -543,7 +546,15 @@ def _numbers(python: type[Any], _: TypeEngine[Any]) -> Values:
             raise UnfitValueError("a finite number")
         return check(given)
 
-    return Values("number", "a number", {"type": "number"}, accept, shown_number)
+    kind = "number" if _is_float(python, type_) else ["number", "string"]
+    return Values("number", "a number", {"type": kind}, accept, shown_number)
+
+
+def _is_float(python: type[Any], type_: TypeEngine[Any]) -> bool:
+    """Return whether every value of a column is exactly a float, as JSON numbers are read."""
+    digits = digits_of(type_)
+    has_few = digits is not None and digits.whole + max(digits.decimals, 0) <= sys.float_info.dig
+    return python is float or has_few
 
 
 def shown_number(value: Any) -> Any:

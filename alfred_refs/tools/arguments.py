@@ -57,7 +57,8 @@ MAX_DEPTH = 50
 MAX_INTEGER_BITS = 1_024
 """Bits of an integer: the range of floating-point numbers, for which JSON also has integers."""
 
-_MAX_DIGITS = 400  # of an integer in JSON text, checked before conversion
+MAX_DIGITS = 400
+"""Digits of an integer in JSON text, checked before conversion."""
 
 MAX_CHARACTERS = 1_000_000
 """Characters of all texts and names of a call."""
@@ -115,7 +116,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MAX_DIGITS:
+    if len(digits) > MAX_DIGITS:
         raise _too_large()
     return int(digits)
 

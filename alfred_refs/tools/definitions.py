@@ -163,12 +163,18 @@ def _value_words(values: Values) -> str:
         return f"text, at most {values.longest} characters"
     if values.digits is not None and values.digits.decimals >= 0:
         decimals = values.digits.decimals
-        return f"number, {decimals} decimal{'' if decimals == 1 else 's'}"
+        return f"{_type_words(values)}, {decimals} decimal{'' if decimals == 1 else 's'}"
     if values.family == "choice":
         choices = values.schema["enum"]
         return _join_choices([quote_text(choice) for choice in choices])
     known = _FAMILY_WORDS.get(values.family)
-    return known or str(values.schema.get("format") or values.schema["type"])
+    return known or values.schema.get("format") or _type_words(values)
+
+
+def _type_words(values: Values) -> str:
+    """Return the JSON types of values; large numbers are texts."""
+    types = values.schema["type"]
+    return types if isinstance(types, str) else " or ".join(types)
 
 
 def _join_choices(choices: Sequence[str]) -> str:

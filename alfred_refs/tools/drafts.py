@@ -44,7 +44,6 @@ from alfred_refs import sqla
 from alfred_refs.conversation import Draft, check_draftable, class_of
 from alfred_refs.errors import BadRefError, DriftError, SetupError
 from alfred_refs.mapping import HIDDEN, clean_label, parse_draft_ref, parse_ref, spells_uuid
-from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import (
     Add,
     Edit,
@@ -107,9 +106,14 @@ from alfred_refs.tools.payload import (
     new_contents,
     table_of_content,
 )
-from alfred_refs.tools.preconditions import Expected, differing_values
+from alfred_refs.tools.preconditions import Expected, differing_values, item_mismatch
 from alfred_refs.tools.rules import Row
-from alfred_refs.tools.serialization import key_number, map_document
+from alfred_refs.tools.serialization import (
+    integers_as_text,
+    key_number,
+    map_document,
+    restore_integers,
+)
 from alfred_refs.tools.tables import (
     ROW_REF,
     ToolColumn,
@@ -421,7 +425,7 @@ def _is_nested(value: Any) -> bool:
 
 def _typed(value: Any) -> tuple[bool, Any]:
     """Return a value for comparison; in Python, `True` equals 1."""
-    return isinstance(value, bool), value
+    return isinstance(value, bool), integers_as_text(value)
 
 
 STATE = "_draft"
@@ -816,6 +820,10 @@ def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> di
     content = {**draft.content, **data}
     own_table = table_of_content(table, content)
     changes = draft_changes(own_table, data, whole=content_with_ref(draft, content, own_table))
+    for name, value in changes.items():
+        column = own_table.columns.get(name)
+        if column is not None and column.values.family == "json":
+            changes[name] = restore_integers(value, draft.content.get(name))
     return _merge_changes(draft.content, changes, own_table)
 
 
@@ -920,7 +928,7 @@ class _Rules(Rules):
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
         # the item is not shown: its documents may contain keys
-        return None if mismatch_of(item, expect) is None else "another item"
+        return None if item_mismatch(item, expect) is None else "another item"
 
     def check_value(self, edit: Modify | Add, depth: int) -> Any:
         level = self._levels[min(depth, len(self._levels) - 1)]

@@ -81,6 +81,7 @@ from alfred_refs.tools.arguments import (
     signed_clauses,
 )
 from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
+from alfred_refs.tools.serialization import has_integer_text, text_as_integers
 from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value, path_of
 
 _ANY_CHARACTER = None
@@ -757,7 +758,10 @@ def _json_condition(op: str, document: Any, operand: Any, *, negated: bool) -> C
     if op != "contains":
         return _is_null(value, wanted=operand)
     # without nullif() an index can be used; false or NULL makes no difference here
-    condition: Condition = _COMPARISONS[op](value if negated else document, operand)
+    searched = value if negated else document
+    condition: Condition = _COMPARISONS[op](searched, operand)
+    if has_integer_text(operand):  # an integer, or a text as it is
+        return or_(condition, _COMPARISONS[op](searched, text_as_integers(operand)))
     return condition
 
 

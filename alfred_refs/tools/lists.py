@@ -38,7 +38,6 @@ from alfred_refs.positions.editing import (
     RowChange,
     Snapshot,
     column_value,
-    mismatch_of,
     plan_of,
     write,
 )
@@ -58,13 +57,20 @@ from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_ref
 from alfred_refs.tools.answers import Rendering, Shape, cut_depth, number_items, size_of
 from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
 from alfred_refs.tools.call import Call
-from alfred_refs.tools.cascades import CascadeReport, Changes, check_create, check_update
+from alfred_refs.tools.cascades import (
+    CascadeReport,
+    Changes,
+    check_create,
+    check_update,
+    with_stored_integers,
+)
 from alfred_refs.tools.drafts import DraftLists
 from alfred_refs.tools.errors import ToolError, fixed_item, foreign_row, unordered_list
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions
 from alfred_refs.tools.payload import check_complete, new_records, refs_of_records, update_record
-from alfred_refs.tools.preconditions import differences
+from alfred_refs.tools.preconditions import differences, item_mismatch
+from alfred_refs.tools.serialization import integers_as_text
 from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_by_name
 from alfred_refs.tools.writing import Deleter
 
@@ -101,10 +107,11 @@ class ItemRules(Rules):
                 return "another row"
             other = {name: actual for name, _, actual in differences(table, item.value, expect)}
             return repr(other) if other else None
-        if mismatch_of(item, expect) is None:
+        if item_mismatch(item, expect) is None:
             return None
         shown = self._item_to_json(item, depth)
-        return None if shown == expect else repr(shown)
+        shown = integers_as_text(shown)
+        return None if shown == integers_as_text(expect) else repr(shown)
 
     def _item_to_json(self, item: Item, depth: int) -> Any:
         """Return an item of an array or a document as JSON."""
@@ -291,6 +298,8 @@ class ListEditor:
         )
         shown = ListAnswers(self._call, self._list)
         plan = plan_of(snapshot, outcome)
+        for each in plan.changed:
+            each.values = with_stored_integers(each.row, each.values)
         self._check(plan)
         if arguments.preview:
             return shown.answer(arguments, snapshot, outcome.modified, [])

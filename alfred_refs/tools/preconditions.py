@@ -31,7 +31,7 @@ Limits: `expect` is not required for rows that filters match without naming a re
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sqlalchemy import inspect
@@ -41,6 +41,8 @@ from sqlalchemy.sql.base import ExecutableOption
 from alfred_refs import sqla
 from alfred_refs.conversation import NewRow
 from alfred_refs.mapping import Entities, Key, KeyColumn, clean_label, parse_draft_ref, parse_ref
+from alfred_refs.positions.editing import mismatch_of
+from alfred_refs.positions.edits import Document, Item
 from alfred_refs.session import Builder, Link
 from alfred_refs.tools.answers import ForeignRef, put_labels
 from alfred_refs.tools.arguments import (
@@ -63,7 +65,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.filters import refs_in, row_refs
 from alfred_refs.tools.payload import item_table
-from alfred_refs.tools.serialization import limit_depth, replace_keys
+from alfred_refs.tools.serialization import integers_as_text, limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
@@ -125,8 +127,15 @@ def differing_values(
         column = table.column(name)
         expected, (actual, _) = column.accept(json_value), limit_depth(value_of(column))
         pair = column.show(expected), column.show(actual)
-        if expected != actual and pair[0] != pair[1]:
+        if expected != actual and integers_as_text(pair[0]) != integers_as_text(pair[1]):
             yield name, *pair
+
+
+def item_mismatch(item: Item, expect: Any) -> str | None:
+    """Return what an item of a list is instead of what is expected; see `mismatch_of`."""
+    if isinstance(item.value, Document):
+        item = replace(item, value=Document(integers_as_text(item.value.value)))
+    return mismatch_of(item, integers_as_text(expect))
 
 
 _UNCHANGED = "nothing was changed"

@@ -12,6 +12,10 @@ An answer without keys asks nothing. `payload.decode_arguments` reverses this.
 >>> replace_keys(answer, session.own_view, toolset.tables.shown)
 {'note': 'see <recipe_1>', 'count': 1}
 
+An integer beyond `MAX_INTEGER` becomes text, because many clients read JSON numbers as floats and
+round it. A column of numbers accepts the text. In a document a text is a text: `restore_integers`
+makes an integer of it again where the stored document has that integer.
+
 Values that are not plain text have types of their own: `Verbatim` is not searched for keys,
 `CutText` is the head of a long text, `KeyNumber` is an integer in a document that is a key. To
 hooks they are ordinary strings and integers.
@@ -27,9 +31,11 @@ than `DEEPEST_SHOWN` levels are replaced by a mark.
 from __future__ import annotations
 
 import math
+import re
 import uuid
 from collections.abc import Callable, Container, Mapping
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -53,7 +59,7 @@ from alfred_refs.mapping import (
     primary_key,
 )
 from alfred_refs.mapping.columns import shown_number
-from alfred_refs.tools.arguments import MAX_DEPTH
+from alfred_refs.tools.arguments import MAX_DEPTH, MAX_DIGITS
 
 Places = Mapping[str | None, str]
 """The entity of the integers in members of each name; under `None` that of all others."""
@@ -217,6 +223,82 @@ def limit_depth(value: Any, levels: int = MAX_DEPTH_SHOWN) -> tuple[Any, bool]:
     return ([each for each, _ in elements] if is_cut else value), is_cut
 
 
+MAX_INTEGER = 2**53
+"""The largest integer that is a JSON number: a float holds each up to this one exactly."""
+
+_LONG_INTEGER = re.compile("-?([1-9][0-9]{15,})")
+
+
+def is_number(value: int) -> bool:
+    """Return whether an integer is shown as a JSON number; others are shown as text."""
+    return -MAX_INTEGER <= value <= MAX_INTEGER
+
+
+def integer_text(value: int) -> str:
+    """Return the digits of an integer, also of one that is too long for `str()`."""
+    return str(Decimal(value))
+
+
+def is_integer_text(value: Any) -> bool:
+    """Return whether a value is a text that answers have in place of an integer."""
+    match = _LONG_INTEGER.fullmatch(value) if isinstance(value, str) else None
+    return match is not None and (len(match[1]), match[1]) > (16, str(MAX_INTEGER))
+
+
+def has_integer_text(value: Any) -> bool:
+    """Return whether a document has such a text."""
+    if isinstance(value, dict | list):
+        return any(map(has_integer_text, value.values() if isinstance(value, dict) else value))
+    return is_integer_text(value)
+
+
+def integers_as_text(value: Any) -> Any:
+    """Return a document in which integers beyond `MAX_INTEGER` are texts, as in answers."""
+
+    def leaf(each: Any, _: str | None) -> Any:
+        return each if type(each) is not int or is_number(each) else integer_text(each)
+
+    return map_document(limit_depth(value)[0], {}, leaf)
+
+
+def text_as_integers(value: Any) -> Any:
+    """Return a document in which the texts of such integers are integers."""
+
+    def leaf(each: Any, _: str | None) -> Any:
+        return int(each) if is_integer_text(each) and len(each) <= MAX_DIGITS else each
+
+    return map_document(value, {}, leaf)
+
+
+def restore_integers(value: Any, stored: Any) -> Any:
+    """Return a document with the integers that the stored one has, where it has their texts.
+
+    Args:
+        value: as a model gave it, which was shown integers beyond `MAX_INTEGER` as texts.
+        stored: the document that it replaces.
+    """
+    stored, _ = limit_depth(stored)
+    integers: dict[str, int] = {}
+
+    def note(each: Any, _: str | None) -> None:
+        if type(each) is int and not is_number(each):
+            integers[integer_text(each)] = each
+
+    map_document(stored, {}, note)
+    return _restored(value, stored, integers) if integers else value
+
+
+def _restored(value: Any, stored: Any, integers: Mapping[str, int]) -> Any:
+    if isinstance(value, dict):
+        others = stored if isinstance(stored, dict) else {}
+        return {name: _restored(each, others.get(name), integers) for name, each in value.items()}
+    if isinstance(value, list):
+        items = stored[: len(value)] if isinstance(stored, list) else []
+        return [_restored(each, item, integers) for each, item in zip_longest(value, items)]
+    # the stored document may have an integer and its text
+    return integers.get(value, value) if isinstance(value, str) and value != stored else value
+
+
 def replace_keys(
     value: Any,
     conversation: Conversation | SessionConversation,
@@ -240,11 +322,13 @@ def replace_keys(
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value cannot contain a key: a short text, integer, boolean or null."""
+    """Return whether a value is sent unchanged: a short text, small integer, boolean or null."""
     kind = type(value)
     if kind is str:
         return len(value) < _MIN_KEY_LENGTH and "<" not in value
-    return value is None or kind is int or kind is bool
+    if kind is int:
+        return is_number(value)
+    return value is None or kind is bool
 
 
 class _KeyReplacer:
@@ -293,8 +377,10 @@ class _KeyReplacer:
             else:
                 self._keys[value] = None
             return value
+        if isinstance(value, int):
+            return value if is_number(value) else integer_text(value)
         value = shown_number(value) if isinstance(value, Decimal) else value
-        is_json = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        is_json = isinstance(value, float) and math.isfinite(value)
         return (
             value if is_json else self._collect_text(str(to_jsonable_python(value, fallback=str)))
         )
