@@ -218,7 +218,9 @@ def keys(tables: Engine) -> list[uuid.UUID]:
 
     They are fixed: a random key can have a part without letters, which is a number to the cover.
     """
-    soup, pie = map(uuid.UUID, (f"45d8b5cc-da68-49da-916b-c312029305{end}" for end in ("a1", "b2")))
+    soup, pie = map(
+        uuid.UUID, (f"45d8b5cc-da68-49da-916b-c312029305{end}" for end in ("a1", "b2"))
+    )
     with Session(tables) as plain:
         plain.add_all([Dish(id=soup, name="Soup"), Dish(id=pie, name="Pie")])
         plain.commit()
