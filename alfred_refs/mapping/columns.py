@@ -610,6 +610,23 @@ def _text_uuids(type_: TypeEngine[Any]) -> Values:
     return replace(values, accept_one=lambda given: str(values.accept_one(given)))
 
 
+def spells_document(text: str) -> bool:
+    """Return whether a text is the JSON text of a list, an object or a text.
+
+    Where a document is needed, a tool takes such a text for the document that it spells, and shows
+    one that is stored in quotes.
+    """
+    if text.lstrip()[:1] not in ("{", "[", '"'):
+        return False
+    try:
+        json.loads(text, parse_int=str)  # a long integer is no `int` for Python
+    except ValueError:
+        return False
+    except RecursionError:
+        return True
+    return True
+
+
 def _documents(_: JSON) -> Values:
     def accept(given: Any) -> Any:
         try:

@@ -81,7 +81,7 @@ from alfred_refs.tools.serialization import (
 from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, ToolTables, path_of
 
 
-def number_items(value: Any, names: Sequence[str]) -> Any:
+def number_items(value: Any, names: Sequence[str], column: ToolColumn | None) -> Any:
     """Return a document with its lists as objects, with the positions of the items as names.
 
     `{"days": ["a", "b"]}` becomes `{"days": {"1": "a", "2": "b"}}` for the names `["days"]`,
@@ -90,12 +90,12 @@ def number_items(value: Any, names: Sequence[str]) -> Any:
     """
     if isinstance(value, list):
         return {
-            str(n): each if isinstance(each, list) else number_items(each, names)
+            str(n): each if isinstance(each, list) else number_items(each, names, column)
             for n, each in enumerate(value, start=1)
         }
     if names and isinstance(value, dict) and names[0] in value:
-        return {**value, names[0]: number_items(value[names[0]], names[1:])}
-    return value
+        return {**value, names[0]: number_items(value[names[0]], names[1:], column)}
+    return value if column is None else column.quoted(value)
 
 
 T = TypeVar("T")

@@ -1,12 +1,15 @@
 r"""Tool arguments: JSON repair, pydantic models, shape errors.
 
-1. `parse_arguments` parses JSON text, if a client sends text. An object that has a name twice is
-   refused: one of the values would be dropped.
-2. `Repair` removes NUL characters, which PostgreSQL cannot store, from the data of new and changed
+1. `parse_arguments` parses JSON text, if a client sends text; no, blank and `null` arguments are
+   an empty object. An object that has a name twice is refused: one of the values would be dropped.
+2. `Repair` converts what clients and models often write to what the tool's schema has
+   (`ArgumentType`): an optional argument that is `null` is left out; a list, object, number or
+   boolean may be its JSON text; one object where a list of objects is needed becomes a list.
+3. `Repair` removes NUL characters, which PostgreSQL cannot store, from the data of new and changed
    rows, and counts them. Elsewhere, in a filter for example, a text without its NUL character may
    mean something else, so the call is refused. Half a surrogate pair, values nested too deep and
    texts that are too long are refused too.
-3. `validate_arguments` validates against the pydantic model of the tool. Unknown fields are
+4. `validate_arguments` validates against the pydantic model of the tool. Unknown fields are
    refused. Pydantic's messages name Python types, so `first_shape_error` words the first error
    anew.
 
@@ -14,6 +17,9 @@ r"""Tool arguments: JSON repair, pydantic models, shape errors.
 >>> given = repair.value(parse_arguments('{"table": "recipes", "data": {"name": "Curry\\u0000"}}'))
 >>> given, repair.removed.total()
 ({'table': 'recipes', 'data': {'name': 'Curry'}}, 1)
+>>> given_as_text = {"table": "recipes", "columns": '["name"]', "limit": "3", "filters": None}
+>>> Repair().arguments(given_as_text, argument_type_of(DbRead))
+{'table': 'recipes', 'columns': ['name'], 'limit': 3}
 >>> validate_arguments("db_create", given).rows
 [{'name': 'Curry'}]
 >>> validate_arguments("db_read", {"table": "recipes", "limt": 3})
@@ -35,6 +41,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field as dataclasses_field
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -49,6 +56,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from alfred_refs.mapping.columns import spells_document
 from alfred_refs.tools.errors import ToolError, invalid_arguments, missing_filter, unknown_tool
 
 MAX_DEPTH = 50
@@ -72,30 +80,57 @@ Path = tuple[str | int, ...]
 _NUL = "\x00"
 _MAX_JSON_CHARACTERS = 10 * MAX_CHARACTERS  # JSON may escape one character as six
 _IN_SEVERAL_CALLS = "do it in several calls"
+_DOCUMENT_STARTS = ("{", "[", '"')
 _MAX_NAME = 100  # characters of a name that an error repeats
 _DATA = "data"  # the field with values to store
 _STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # a JSON string, closed or not
 
 
 def parse_arguments(arguments: Any) -> Any:
-    """Parse arguments, if the client sends them as text.
+    """Parse arguments, if the client sends them as text; without any, return an empty object.
 
     Raises:
         ToolError: the text is not JSON, too long or has too many values, or an object in it has a
             name twice.
     """
-    if not isinstance(arguments, str | bytes | bytearray):
-        return arguments
-    if len(arguments) > _MAX_JSON_CHARACTERS:
-        raise over_budget("characters", _MAX_JSON_CHARACTERS, _IN_SEVERAL_CALLS)
+    if isinstance(arguments, str | bytes | bytearray):
+        if len(arguments) > _MAX_JSON_CHARACTERS:
+            raise over_budget("characters", _MAX_JSON_CHARACTERS, _IN_SEVERAL_CALLS)
+        try:
+            text = arguments if isinstance(arguments, str) else arguments.decode()
+            arguments = _parse_json(text) if text.strip() else None
+        except ValueError:
+            raise invalid_arguments("they are not valid JSON") from None
+    return {} if arguments is None else arguments
+
+
+def _parse_json(text: str) -> Any:
+    """Parse JSON text.
+
+    Raises:
+        ValueError: it is not JSON.
+        ToolError: it has too many values, or an object has a name twice.
+    """
+    _check_count(text)
     try:
-        text = arguments if isinstance(arguments, str) else arguments.decode()
-        _check_count(text)
         return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
     except RecursionError:
         raise _too_deep() from None
-    except ValueError:
-        raise invalid_arguments("they are not valid JSON") from None
+
+
+def parse_document(text: str) -> Any:
+    """Return the list, object or text that JSON text has; a text that has none is returned as is.
+
+    Args:
+        text: given where a document is needed: a list or an object may be JSON text, because some
+            clients send it so, and a text that looks like JSON may be in quotes.
+
+    Raises:
+        ToolError: it is JSON that arguments may not have.
+    """
+    if not spells_document(text):
+        return text
+    return Repair().value(_parse_json(text))
 
 
 def _check_count(text: str) -> None:
@@ -131,21 +166,128 @@ def repair_arguments(arguments: Any) -> Any:
     return Repair().value(arguments)
 
 
+@dataclass(slots=True)
+class ArgumentType:
+    """The JSON values that an argument may have, by its schema; any value by default.
+
+    Attributes:
+        types: as in JSON schema; empty for any value.
+        fields: the types of an object's fields.
+        others: the type of its other fields.
+        items: the type of a list's elements.
+        required: the names of fields that may not be left out.
+    """
+
+    types: set[str] = dataclasses_field(default_factory=set)
+    fields: dict[str, ArgumentType] = dataclasses_field(default_factory=dict)
+    others: ArgumentType | None = None
+    items: ArgumentType | None = None
+    required: set[str] = dataclasses_field(default_factory=set)
+
+    @property
+    def takes_null(self) -> bool:
+        """Whether null is a value."""
+        return not self.types or "null" in self.types
+
+
+_ANY = ArgumentType()  # never changed
+
+
+def argument_type_of(model: type[BaseModel]) -> ArgumentType:
+    """Return the type of the arguments that a model validates."""
+    schema = model.model_json_schema()
+    return _argument_type([schema], schema.get("$defs", {}), {})
+
+
+def _argument_type(
+    choices: Sequence[Any], definitions: Mapping[str, Any], known: dict[str, ArgumentType]
+) -> ArgumentType:
+    """Return the type of values that one of several schemas allows."""
+    flat = [each for choice in choices for each in _flat(choice, definitions)]
+    name = json.dumps(flat, sort_keys=True)
+    if name in known:  # filters contain filters
+        return known[name]
+    type_ = known[name] = ArgumentType()
+    if not all("type" in each for each in flat):
+        return type_
+    type_.types = {each["type"] for each in flat}
+    fields: dict[str, list[Any]] = {}
+    for each in flat:
+        type_.required |= {*each.get("required", ())}
+        for field_name, schema in each.get("properties", {}).items():
+            fields.setdefault(field_name, []).append(schema)
+    type_.fields = {
+        n: _argument_type(schemas, definitions, known) for n, schemas in fields.items()
+    }
+    others = [each["additionalProperties"] for each in flat if "additionalProperties" in each]
+    type_.others = _argument_type(
+        [each for each in others if isinstance(each, dict)], definitions, known
+    )
+    items = [each["items"] for each in flat if "items" in each]
+    type_.items = _argument_type(items, definitions, known)
+    return type_
+
+
+def _flat(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the alternatives of a schema."""
+    if "$ref" in schema:
+        yield from _flat(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    elif choices := schema.get("anyOf", schema.get("oneOf")):
+        for each in choices:
+            yield from _flat(each, definitions)
+    else:
+        yield schema
+
+
+def _type_of(value: Any) -> str:
+    """Return the type of a JSON value, as JSON schema names it."""
+    return next((name for class_, name in _TYPES if isinstance(value, class_)), "null")
+
+
+# Python type -> its name in JSON schema; subclasses first
+_TYPES: Sequence[tuple[type[Any], str]] = (
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
 class Repair:
     """Repairs the arguments of one call.
 
     Attributes:
         removed: how many NUL characters were removed, by the path of the text; for names of an
             object, by the path of the object.
+        may_have_documents: whether a text looks like a document in JSON.
     """
 
     def __init__(self) -> None:
         self.removed = Counter[Path]()
+        self.may_have_documents = False
         self._values = 0
         self._characters = 0
 
-    def value(self, value: Any, path: Path = ()) -> Any:
-        """Return a JSON value without NUL characters.
+    def arguments(self, arguments: Any, type_: ArgumentType) -> Any:
+        """Return the arguments of a call as its tool takes them.
+
+        Args:
+            arguments: JSON values, JSON text, or none.
+            type_: of the tool's arguments.
+
+        Raises:
+            ToolError: as for `parse_arguments` and `repair_arguments`.
+        """
+        given = parse_arguments(arguments)
+        if isinstance(given, dict):
+            optional = type_.fields.keys() - type_.required
+            given = {n: v for n, v in given.items() if v is not None or n not in optional}
+        return self.value(given, (), type_)
+
+    def value(self, value: Any, path: Path = (), type_: ArgumentType = _ANY) -> Any:
+        """Return a JSON value without NUL characters, as an argument takes it.
 
         Raises:
             ToolError: as for `repair_arguments`.
@@ -155,26 +297,62 @@ class Repair:
             raise over_budget("values", MAX_VALUES, _IN_SEVERAL_CALLS)
         if len(path) > MAX_DEPTH:
             raise _too_deep()
+        value = self._convert(value, type_) if type_.types else value
         if isinstance(value, str):
             return self._text(value, path)
         if isinstance(value, dict):
-            return self._object(value, path)
+            return self._object(value, path, type_)
         if isinstance(value, list | tuple):
-            return [self.value(each, (*path, n)) for n, each in enumerate(value)]
+            items = type_.items or _ANY
+            return [self.value(each, (*path, n), items) for n, each in enumerate(value)]
         if value is None or isinstance(value, bool | int | float):
             if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
                 raise _too_large()
             return value
         raise invalid_arguments(f"a value of type {type(value).__name__} is no JSON")
 
-    def _object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
+    def _convert(self, value: Any, type_: ArgumentType) -> Any:
+        """Return the value of JSON text; a list for one object."""
+        if isinstance(value, str):
+            value = self._parsed(value, type_)
+        is_list_needed = "array" in type_.types and "object" not in type_.types
+        if isinstance(value, dict) and is_list_needed and type_.items is not None:
+            return [value] if "object" in type_.items.types else value
+        return value
+
+    def _parsed(self, text: str, type_: ArgumentType) -> Any:
+        """Return the value of JSON text if its type, and not text, is needed."""
+        types = type_.types
+        if "string" in types:  # a name, or a list of names
+            types = types & {"array", "object"} if text.lstrip()[:1] in ("[", "{") else set()
+        if not types or len(text) > MAX_CHARACTERS - self._characters:
+            return text
+        try:
+            value = _parse_json(text)
+        except ValueError:
+            return text
+        kind = _type_of(value)
+        if kind not in types and not (kind == "integer" and "number" in types):
+            return text
+        self._characters += len(text)
+        return value
+
+    def _object(self, value: dict[Any, Any], path: Path, type_: ArgumentType) -> dict[str, Any]:
+        fields, others = type_.fields, type_.others or _ANY
+        if fields:
+            value = {
+                name: each
+                for name, each in value.items()
+                if each is not None or fields.get(name, _ANY).takes_null
+            }
         names = {name: self._text(name, path) for name in value}
         if len(set(names.values())) < len(names):
             raise invalid_arguments(
                 "it has two names that are the same without NUL characters", field_at(path)
             )
         return {
-            names[name]: self.value(each, (*path, names[name])) for name, each in value.items()
+            names[name]: self.value(each, (*path, names[name]), fields.get(names[name], others))
+            for name, each in value.items()
         }
 
     def _text(self, text: Any, path: Path) -> str:
@@ -187,6 +365,8 @@ class Repair:
             text.encode()
         except UnicodeEncodeError:
             raise invalid_arguments("a text has half of a surrogate pair") from None
+        if text.lstrip()[:1] in _DOCUMENT_STARTS:
+            self.may_have_documents = True
         if _NUL not in text:
             return text
         if path[:1] != (_DATA,) and path[:1] + path[2:3] != ("also", _DATA):

@@ -108,12 +108,7 @@ from alfred_refs.tools.payload import (
 )
 from alfred_refs.tools.preconditions import Expected, differing_values, item_mismatch
 from alfred_refs.tools.rules import Row
-from alfred_refs.tools.serialization import (
-    integers_as_text,
-    key_number,
-    map_document,
-    restore_integers,
-)
+from alfred_refs.tools.serialization import integers_as_text, restore_integers
 from alfred_refs.tools.tables import (
     ROW_REF,
     ToolColumn,
@@ -510,8 +505,7 @@ def visible_content(
     for name, value in content.items():
         target = table.targets.get(name)
         if name in table.columns:
-            places = table.columns[name].places
-            visible[name] = map_document(value, places, key_number) if places else value
+            visible[name] = table.columns[name].document(value)
         elif target is not None:
             rows = value if isinstance(value, list) else [value]
             inside = [
@@ -579,7 +573,7 @@ class DraftRows:
             return self._refs(value)
         where = f"{record.name}.{column.name}"
         value = cut_depth(value, where, self._rendering.cut)
-        value = map_document(value, column.places, key_number) if column.places else value
+        value = column.document(value)
         return self._rendering.fit_value(value, column, where)
 
     def _refs(self, value: Any) -> Any:
@@ -885,7 +879,7 @@ class DraftLists:
             "table": arguments.table,
             "row": arguments.row,
             "list": arguments.name,
-            "items": number_items(shown.get(name), self._names[1:]),
+            "items": number_items(shown.get(name), self._names[1:], self._list.column),
             "count": len(root.items or ()),
             **({"preview": True} if arguments.preview else {}),
             "token": self._token(kept),

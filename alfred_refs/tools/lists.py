@@ -256,7 +256,7 @@ class ListAnswers:
         whole = cut_depth(column_value(item, level, modified), path, cut)
         shown = self._rendering.fit_value(column.show(whole), column, path)
         self._room.characters -= size_of(shown)
-        return number_items(shown, level.names)
+        return number_items(shown, level.names, column)
 
 
 def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:

@@ -2,6 +2,7 @@
 
 - `notes_of` reports NUL characters that `arguments` removed. If the value was not text (a ref or a
   choice), what is left may mean another row, so the call is refused.
+- `read_documents` parses documents, lists and nested rows that are given as JSON text.
 - `decode_arguments` replaces marks (`<recipe_1>`) in texts and documents by the keys that they
   stand for, with one lookup for the call; `serialization` makes these marks in answers. Columns of
   refs and of UUIDs have none. A mark of a deleted row is still decoded, because what was shown can
@@ -67,6 +68,7 @@ from alfred_refs.tools.arguments import (
     OrGroup,
     Path,
     misplaced_nul,
+    parse_document,
 )
 from alfred_refs.tools.errors import (
     ToolError,
@@ -703,6 +705,55 @@ class _ArgumentWalker:
             return self._leaf(clause.field, clause.value, None)
         column = table.columns.get(name)
         return clause.value if column is None else self._value(clause.field, clause.value, column)
+
+
+def read_documents(arguments: Arguments, tables: ToolTables) -> Arguments:
+    """Replace JSON text by the document, list or nested row that it spells, where one is needed.
+
+    Some clients send objects and lists as JSON text. Stored in a column of documents it would be
+    one text.
+
+    Raises:
+        ToolError: it is JSON that arguments may not have.
+    """
+    return _DocumentReader(tables, lambda _, value, __: value).walk(arguments)
+
+
+class _DocumentReader(_ArgumentWalker):
+    """Parses JSON text in the values of arguments, by the column or relationship."""
+
+    def _edit(self, edit: ListEdit, listed: ToolList) -> ListEdit:
+        target, changed = item_table(edit, listed), dict[str, Any]()
+        column = listed.column
+        for name in {"data", "expect"} & edit.model_fields_set:
+            value = getattr(edit, name)
+            if target is not None:
+                value = _parsed_as(dict, value)
+                changed[name] = self._row(value, target) if isinstance(value, dict) else value
+            elif column is not None and column.values.family == "json":
+                changed[name] = self._value(name, value, column)
+        return edit.model_copy(update=changed)
+
+    def _field(self, name: str, value: Any, table: ToolTable) -> Any:
+        if name not in table.columns and name in table.targets:
+            value = _parsed_as((list, dict), value)
+        return super()._field(name, value, table)
+
+    def _value(self, field: str, value: Any, column: ToolColumn, entity: str | None = None) -> Any:  # noqa: ARG002  # as in the base class
+        if column.values.family == "json":
+            return parse_document(value) if isinstance(value, str) else value
+        return _parsed_as(list, value) if column.values.family == "list" else value
+
+    def _compared(self, clause: FilterClause, path: Sequence[str], table: ToolTable) -> Any:
+        if clause.op in ("in", "not_in"):
+            return _parsed_as(list, clause.value)
+        return super()._compared(clause, path, table)
+
+
+def _parsed_as(types: type[Any] | tuple[type[Any], ...], value: Any) -> Any:
+    """Return the value of JSON text if it is of one of some types."""
+    parsed = parse_document(value) if isinstance(value, str) else value
+    return parsed if isinstance(parsed, types) else value
 
 
 @dataclass(slots=True)

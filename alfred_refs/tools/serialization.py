@@ -17,8 +17,8 @@ round it. A column of numbers accepts the text. In a document a text is a text: 
 makes an integer of it again where the stored document has that integer.
 
 Values that are not plain text have types of their own: `Verbatim` is not searched for keys,
-`CutText` is the head of a long text, `KeyNumber` is an integer in a document that is a key. To
-hooks they are ordinary strings and integers.
+`CutText` is the head of a long text, `QuotedText` is shown in quotes, `KeyNumber` is an integer in
+a document that is a key. To hooks they are ordinary strings and integers.
 
 `places_in` reads which integers in a JSON column are keys: `info={"ref": Order}` declares all of
 them, `info={"ref": {"order_id": Order, "lines": "products.id"}}` those in members of these names,
@@ -30,6 +30,7 @@ than `DEEPEST_SHOWN` levels are replaced by a mark.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import uuid
@@ -175,6 +176,15 @@ class CutText(str):
         made = super().__new__(cls, text)
         made.more = more
         return made
+
+
+class QuotedText(str):
+    """A text that spells a document, of a column of documents: it is shown in quotes.
+
+    Given back without them, it would be taken for the document.
+    """
+
+    __slots__ = ()
 
 
 class KeyNumber(int):
@@ -391,7 +401,7 @@ class _KeyReplacer:
         if self._longest is not None and not isinstance(text, CutText):
             text = shorten_text(text, self._longest)
         found = dict.fromkeys(key_spellings(text))
-        if found or "<" in text or isinstance(text, CutText):
+        if found or "<" in text or isinstance(text, CutText | QuotedText):
             self.has_keys = True
             self._texts[id(text)] = text
             self._spellings |= found
@@ -428,8 +438,10 @@ class _KeyReplacer:
     def _replace_text(self, text: str) -> str:
         if id(text) not in self._texts:
             return text
-        replace = encode_marks(text, self._mark_of)
-        return f"{replace}…{cut_mark(text.more)}" if isinstance(text, CutText) else replace
+        replaced = encode_marks(text, self._mark_of)
+        if isinstance(text, QuotedText):
+            return json.dumps(replaced, ensure_ascii=False)
+        return f"{replaced}…{cut_mark(text.more)}" if isinstance(text, CutText) else replaced
 
     def _mark_of(self, spelt: KeySpelling) -> Mark:
         keys = _keys_of(spelt)

@@ -51,7 +51,7 @@ from alfred_refs.mapping import (
     root_of,
     undecorated_type,
 )
-from alfred_refs.mapping.columns import UnfitValueError, Values, values_of
+from alfred_refs.mapping.columns import UnfitValueError, Values, spells_document, values_of
 from alfred_refs.owners import Ownership
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
 from alfred_refs.tools.errors import (
@@ -62,7 +62,13 @@ from alfred_refs.tools.errors import (
     unknown_list,
     unknown_table,
 )
-from alfred_refs.tools.serialization import Places, key_number, map_document, places_in
+from alfred_refs.tools.serialization import (
+    Places,
+    QuotedText,
+    key_number,
+    map_document,
+    places_in,
+)
 
 Verb = Literal["create", "update", "delete"]
 
@@ -219,9 +225,20 @@ class ToolColumn:
     places: Places = field(default_factory=dict)
 
     def show(self, value: Any) -> Any:
-        """Return a value of the column as JSON, with `KeyNumber` for keys in documents."""
+        """Return a value of the column as JSON; see `document`."""
         json_value = None if value is None else self.values.show_one(value)
-        return map_document(json_value, self.places, key_number) if self.places else json_value
+        return self.document(json_value) if self.values.family == "json" else json_value
+
+    def document(self, value: Any) -> Any:
+        """Return JSON of a column of documents, with `KeyNumber` for keys and `QuotedText`."""
+        if self.places:
+            value = map_document(value, self.places, key_number)
+        return self.quoted(value)
+
+    def quoted(self, value: Any) -> Any:
+        """Return a document, or an item of one; a text that spells a document as `QuotedText`."""
+        is_quoted = self.values.family == "json" and isinstance(value, str)
+        return QuotedText(value) if is_quoted and spells_document(value) else value
 
     @cached_property
     def entity(self) -> str | None:

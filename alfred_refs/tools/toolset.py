@@ -54,14 +54,15 @@ from alfred_refs.tools.answers import LabelMode, Limits
 from alfred_refs.tools.arguments import (
     TOOLS,
     Arguments,
+    ArgumentType,
     DbCreate,
     DbDelete,
     DbEditList,
     DbRead,
     DbUpdate,
     Repair,
+    argument_type_of,
     misplaced_nul,
-    parse_arguments,
     validate_arguments,
 )
 from alfred_refs.tools.call import (
@@ -85,7 +86,7 @@ from alfred_refs.tools.drafts import visible_content
 from alfred_refs.tools.faults import fault_of
 from alfred_refs.tools.filters import check_budget, check_filters
 from alfred_refs.tools.lists import ListEditor
-from alfred_refs.tools.payload import decode_arguments, notes_of
+from alfred_refs.tools.payload import decode_arguments, notes_of, read_documents
 from alfred_refs.tools.preconditions import check_expectations
 from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
 from alfred_refs.tools.rules import Hooks
@@ -197,7 +198,7 @@ class BoundToolset:
             conversation: the id of the conversation.
             owner: the owner, as `Ownership.of` takes it; `None` if the toolset has no `Ownership`.
             tool: the name of the tool.
-            arguments: JSON values, or JSON text; `None` for no arguments.
+            arguments: JSON values, or JSON text; `None` or `""` for no arguments.
 
         Raises:
             SetupError: the sessions are asynchronous, or an owner is missing or not expected.
@@ -211,7 +212,7 @@ class BoundToolset:
 
         def attempt() -> Answer:
             with self.sessions(**given) as session:
-                return self.toolset.call(session, tool, _object(arguments))
+                return self.toolset.call(session, tool, arguments)
 
         with self._write_lock(self._threads, tool, conversation, owner):
             try:
@@ -249,7 +250,7 @@ class BoundToolset:
 
             async def attempt() -> Answer:
                 async with self.sessions(**given) as session:
-                    return await self.toolset.call_async(session, tool, _object(arguments))
+                    return await self.toolset.call_async(session, tool, arguments)
 
             try:
                 answer = await attempt()
@@ -360,10 +361,6 @@ def makes_async_sessions(sessions: Any) -> bool:
         "give sessionmaker(engine, class_=RefSession) or "
         "async_sessionmaker(engine, class_=AsyncRefSession)",
     )
-
-
-def _object(arguments: Any) -> Any:
-    return {} if arguments is None else arguments
 
 
 def _was_rolled_back(error: DBAPIError) -> bool:
@@ -548,7 +545,8 @@ class Toolset:
 
         The model's definition of the tool has its name, the first paragraph of its docstring, and
         the types of its parameters. Parameters of a session class or of `Conversation` are filled
-        in by the call, and no model sees them.
+        in by the call, and no model sees them. A model that gives null for a parameter with a
+        default leaves it out.
 
         Args:
             function: with types; `async def` for asynchronous sessions.
@@ -667,12 +665,14 @@ class Toolset:
         table, checked, started_at = None, None, monotonic()
         try:
             repair = Repair()
-            given = repair.value(parse_arguments(arguments))
+            given = repair.arguments(arguments, self._type_of(tool))
             if tool in self.functions:
                 return self._call_function(call, self.functions[tool], given, repair)
             drafts = self._setting.drafts
             checked = validate_arguments(tool, given, self._tool_names, drafts=drafts)
             table = self.tables.by_name(checked.table)
+            if repair.may_have_documents:
+                checked = read_documents(checked, self.tables)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
@@ -693,6 +693,14 @@ class Toolset:
                 fault.to_json(), call.conversation, self.tables.shown, _LONGEST
             )
             return refusal
+
+    def _type_of(self, tool: str) -> ArgumentType:
+        """Return the type of a tool's arguments; of an unknown tool, any."""
+        function = self.functions.get(tool)
+        model: Any = TOOLS.get(tool) if function is None else function.arguments
+        if model is None:
+            return ArgumentType()
+        return self.memo(("arguments", tool), partial(argument_type_of, model))
 
     def _call_function(
         self, call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair
