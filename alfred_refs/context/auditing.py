@@ -35,7 +35,8 @@ class Finding(NamedTuple):
 def find_keys(value: Any) -> list[FoundKey]:
     """Return the keys in text or JSON values of any depth, names of fields too.
 
-    Found are UUIDs in any spelling, split or cut ones too. Integers are no keys by their look.
+    Found are UUIDs in any spelling, split or cut ones too. Integers do not look like keys, nor
+    do UUIDs without dashes that have decimal digits only.
 
     Args:
         value: text, or lists and dictionaries of it.
@@ -51,7 +52,11 @@ def find_keys(value: Any) -> list[FoundKey]:
         >>> find_keys({"rows": [{"id": "recipe_1"}]})
         []
     """
-    return [found for text in _texts_in(value) for found in search_keys(text)]
+    return [found for text in _texts_in(value) for found in _keys_in(text)]
+
+
+def _keys_in(text: str) -> list[FoundKey]:
+    return [found for found in search_keys(text) if not found.is_number]
 
 
 def audit_log(lines: Iterable[str]) -> Iterator[Finding]:
@@ -61,7 +66,7 @@ def audit_log(lines: Iterable[str]) -> Iterator[Finding]:
     """
     for number, line in enumerate(lines, start=1):
         value = _decode_line(line) if "\\" in line else None
-        for each in search_keys(line) if value is None else find_keys(value):
+        for each in _keys_in(line) if value is None else find_keys(value):
             yield Finding(number, each)
 
 

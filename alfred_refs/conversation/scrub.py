@@ -91,7 +91,7 @@ def scrub_value(
     refs = refs_of([*keys, *words])
     if unknown == "refuse":
         for path, each in found:
-            if each.key is None or each.key not in refs:
+            if not (each.key in refs or each.is_number):
                 raise KeyShownError(_shown_path(path), each.kind, each.masked)
     uuids = [key for key in refs if isinstance(key, uuid.UUID)]
     replacer = WordReplacer({word: refs[word] for word in words if word in refs}, _JOINER)

@@ -52,6 +52,7 @@ from .text import (
     FoundKey as FoundKey,
     KeySpelling as KeySpelling,
     Mark as Mark,
+    Verbatim as Verbatim,
     cut_mark as cut_mark,
     decode_marks as decode_marks,
     encode_marks as encode_marks,

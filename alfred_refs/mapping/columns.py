@@ -43,7 +43,7 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -81,6 +81,7 @@ from alfred_refs.mapping.key_columns import (
     python_type_of,
     undecorated_type,
 )
+from alfred_refs.mapping.text import Verbatim
 
 # What PostgreSQL stores
 
@@ -400,8 +401,8 @@ def _decorated(type_: TypeDecorator[Any]) -> Values:
     def show(value: Any) -> Any:
         value = value.value if isinstance(value, enum.Enum) else value
         if python is not None and isinstance(value, python):
-            return _plain(values.show_one(value))
-        return shown_number(value) if isinstance(value, float | Decimal) else _plain(value)
+            return plain_value(values.show_one(value))
+        return shown_number(value) if isinstance(value, float | Decimal) else plain_value(value)
 
     # the precision is that of the stored value, which may be another number
     return replace(values, show_one=show, digits=None, decimals=None, exact=False)
@@ -487,16 +488,22 @@ def _opaque() -> Values:
     def refuse(_: Any) -> Any:
         raise TypeError
 
-    return Values("opaque", "no value from you", {}, refuse, _plain)
+    return Values("opaque", "no value from you", {}, refuse, plain_value)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Convert any value to JSON: bytes to base64, an unknown type to text."""
+    if is_dataclass(value) and not isinstance(value, type):  # a range of PostgreSQL, for example
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, dict):
+        return {str(plain_value(name)): plain_value(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(each) for each in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(bytes(value)).decode()
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return to_jsonable_python(value, fallback=str)
+    if isinstance(value, Decimal):
+        return shown_number(value)
+    return value.tolist() if hasattr(value, "tolist") else to_jsonable_python(value, fallback=str)
 
 
 def _no_number(value: Any) -> Any:
@@ -561,7 +568,8 @@ def shown_number(value: Any) -> Any:
     """Convert a number to JSON: to text where a JSON number would change it."""
     if isinstance(value, Decimal):
         near = float(value)
-        return near if math.isfinite(near) and Decimal(repr(near)) == value else str(value)
+        is_exact = math.isfinite(near) and Decimal(repr(near)) == value
+        return near if is_exact else Verbatim(value)
     return value if math.isfinite(value) else str(value)
 
 
@@ -637,7 +645,7 @@ def _documents(_: JSON) -> Values:
 
     def show(value: Any) -> Any:
         # a custom type over JSON may return something else
-        return value if isinstance(value, dict | list | str | int | float) else _plain(value)
+        return value if isinstance(value, dict | list | str | int | float) else plain_value(value)
 
     return Values("json", "any JSON value", {}, accept, show)
 

@@ -2,7 +2,9 @@ r"""Keys in text: find them, replace them with refs, or mark them so that the te
 
 One scanner finds whole keys: UUIDs with or without dashes, in capitals, in braces, as
 `UUID('...')` and as URNs. A longer run of hexadecimal digits counts as one key, because where a
-key would begin in it is unknown. Three things are built on the scanner:
+key would begin in it is unknown. A run of decimal digits is a number: it is replaced only if it is
+known to be a key. One UUID in three million has decimal digits only. Three things are built on the
+scanner:
 
 - `redact_keys` replaces whole keys in error messages, labels and other short text.
 - `encode_marks` and `decode_marks` are inverse functions: a model sees `<recipe_1>` in a stored
@@ -83,11 +85,22 @@ def _scan(text: str) -> Iterator[re.Match[str]]:
     end = 0
     for match in _USUAL.finditer(text):
         if match.start() - end >= _DIGITS:
-            yield from _OTHER.finditer(text, end, match.start())
+            yield from _others(text, end, match.start())
         yield match
         end = match.end()
     if len(text) - end >= _DIGITS:
-        yield from _OTHER.finditer(text, end)
+        yield from _others(text, end, len(text))
+
+
+def _others(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    for match in _OTHER.finditer(text, start, end):
+        if not (match.end() - match.start() > _PIECE and is_number(match["key"])):
+            yield match
+
+
+def is_number(key: str) -> bool:
+    """Return whether what looks like a key has decimal digits only: it is one only if known."""
+    return key.isdigit()
 
 
 def key_spans(text: str) -> Iterator[tuple[int, int]]:
@@ -107,6 +120,8 @@ def redact_keys(text: str, ref_of: RefOf = lambda _: None) -> str:
     for match in _scan(text):
         digits = match["key"].replace("-", "")
         ref = ref_of(uuid.UUID(digits)) if len(digits) == _DIGITS else None
+        if ref is None and is_number(match[0]):
+            continue
         shown = HIDDEN if ref is None else ref
         pieces += [text[end : match.start()], repr(shown) if match["repr"] else shown]
         end = match.end()
@@ -203,6 +218,13 @@ class WordReplacer:
 
 # Marks: `<recipe_1>` in the place of a key
 
+
+class Verbatim(str):
+    """A text that is not searched for keys: a number, or a UUID of a column without keys."""
+
+    __slots__ = ()
+
+
 _PIECE = 200  # characters of a text that is registered as a key: its index has a size limit
 
 # The suffix of a mark -> the spelling of the key.
@@ -233,6 +255,11 @@ class KeySpelling:
     text: str
     key: uuid.UUID | None = None
     spelling: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it has decimal digits only, and so is a key only if it is known."""
+        return is_number(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,15 +292,19 @@ def key_spellings(text: str) -> Iterator[KeySpelling]:
         yield from _spellings_of(text[start:end])
 
 
-def encode_marks(text: str, mark_of: Callable[[KeySpelling], Mark]) -> str:
+def encode_marks(text: str, mark_of: Callable[[KeySpelling], Mark | None]) -> str:
     r"""Replace the keys in a text with marks.
 
     Text that looks like a mark already gets a backslash: `<product_2>` becomes `<\product_2>`.
+
+    Args:
+        text: any text.
+        mark_of: returns the mark of a key; `None` if it is a number.
     """
     pieces, done = [], 0
     for start, end in key_spans(text):
         pieces.append(_escape_marks(text[done:start]))
-        pieces += [str(mark_of(each)) for each in _spellings_of(text[start:end])]
+        pieces += [str(mark_of(each) or each.text) for each in _spellings_of(text[start:end])]
         done = end
     return "".join([*pieces, _escape_marks(text[done:])])
 
@@ -424,6 +455,11 @@ class FoundKey:
         return next((uuid.UUID(each) for each in readings if len(each) == _DIGITS), None)
 
     @property
+    def is_number(self) -> bool:
+        """Whether it has decimal digits only, and so is a key only if it is known."""
+        return is_number(self.text)
+
+    @property
     def masked(self) -> str:
         """The first four characters: enough to find it again, too few to use it."""
         return f"{self.text.lstrip('.…')[:4]}…"
@@ -461,7 +497,10 @@ def replace_keys(text: str, ref_of: RefOf, known: Iterable[uuid.UUID] = ()) -> s
     pieces, end = [], 0
     for each in found:
         key = each.key if each.kind != "cut" else keys.only(each.text)
-        shown = (None if key is None else ref_of(key)) or HIDDEN
+        ref = None if key is None else ref_of(key)
+        if ref is None and each.is_number:
+            continue
+        shown = ref or HIDDEN
         before, after = text[end : each.start], text[each.end : each.end + 1]
         # next to a letter or a digit a ref would read as another ref
         is_ref = shown != HIDDEN

@@ -66,14 +66,13 @@ from sqlalchemy.sql.base import ExecutableOption
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
-from alfred_refs.mapping import Key, KeyColumn, spells_uuid
+from alfred_refs.mapping import Key, KeyColumn, Verbatim, spells_uuid
 from alfred_refs.session import RefSession
 from alfred_refs.tools.errors import invalid_arguments, unknown_column
 from alfred_refs.tools.rules import Row
 from alfred_refs.tools.serialization import (
     MAX_DEPTH_SHOWN,
     CutText,
-    Verbatim,
     is_plain,
     limit_depth,
     shorten_text,

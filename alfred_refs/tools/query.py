@@ -63,7 +63,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from alfred_refs.mapping import Key, undecorated_type, whole_keys
+from alfred_refs.mapping import Key, Verbatim, undecorated_type, whole_keys
 from alfred_refs.mapping.columns import (
     UnfitValueError,
     Values,
@@ -134,9 +134,10 @@ def is_portable(values: Values, value: Any) -> bool:
     cannot load an infinite interval.
     """
     json_value = values.show(value)
-    if isinstance(json_value, str) and (
-        len(json_value) > _MAX_VALUE_LENGTH or whole_keys(json_value)
-    ):
+    if isinstance(json_value, str) and len(json_value) > _MAX_VALUE_LENGTH:
+        return False
+    is_text = isinstance(json_value, str) and not isinstance(json_value, Verbatim)
+    if is_text and whole_keys(json_value):
         return False
     if not values.exact or getattr(value, "year", None) in (dt.MINYEAR, dt.MAXYEAR):
         return value is None

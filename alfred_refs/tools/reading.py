@@ -42,7 +42,7 @@ from sqlalchemy import Select, and_, inspect, true
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Draft
-from alfred_refs.mapping import Key, parse_ref
+from alfred_refs.mapping import Key, Verbatim, parse_ref
 from alfred_refs.session import Identity, MissingRows
 from alfred_refs.tools.answers import Rendering, Room, Shape, shape_of
 from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
@@ -88,7 +88,7 @@ from alfred_refs.tools.query import (
     totals_of,
 )
 from alfred_refs.tools.rules import Reading, Row
-from alfred_refs.tools.serialization import Verbatim, replace_keys
+from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable
 
 # Rows of prompts

@@ -24,6 +24,10 @@ a document that is a key. To hooks they are ordinary strings and integers.
 them, `info={"ref": {"order_id": Order, "lines": "products.id"}}` those in members of these names,
 at any depth, single or in lists. To a session such a column is data.
 
+A number is never searched for keys: columns of numbers show one that is not an exact JSON number
+as `Verbatim`. In a text, 32 decimal digits and more are a number too, unless they are a key that
+has a ref.
+
 Limits: integers elsewhere are not searched, as any number might be a key. Values nested deeper
 than `DEEPEST_SHOWN` levels are replaced by a mark.
 """
@@ -51,6 +55,7 @@ from alfred_refs.mapping import (
     Key,
     KeySpelling,
     Mark,
+    Verbatim,
     column_named,
     cut_mark,
     encode_marks,
@@ -146,12 +151,6 @@ def map_document(
 
 
 _MIN_KEY_LENGTH = 32  # the hex digits of a UUID
-
-
-class Verbatim(str):
-    """A text that is not searched for keys: a cursor, or a UUID of a column without keys."""
-
-    __slots__ = ()
 
 
 MAX_DEPTH_SHOWN = MAX_DEPTH - 3
@@ -415,7 +414,7 @@ class _KeyReplacer:
             [*self._keys, *(k for s in self._spellings for k in _keys_of(s))]
         )
         self._refs = conversation.known_refs(candidates, entities)
-        key_groups = [_keys_of(each) for each in self._spellings]
+        key_groups = [_keys_of(each) for each in self._spellings if not each.is_number]
         key_groups = [keys for keys in key_groups if not any(key in self._refs for key in keys)]
         others = [*((key,) for key in self._keys if key not in self._refs), *key_groups]
         new = [*self._numbers, *((KEY, keys[0]) for keys in others)]
@@ -443,12 +442,14 @@ class _KeyReplacer:
             return json.dumps(replaced, ensure_ascii=False)
         return f"{replaced}…{cut_mark(text.more)}" if isinstance(text, CutText) else replaced
 
-    def _mark_of(self, spelt: KeySpelling) -> Mark:
+    def _mark_of(self, spelt: KeySpelling) -> Mark | None:
         keys = _keys_of(spelt)
         if keys[0] in self._refs:
             return Mark(self._refs[keys[0]], spelt.spelling)
         if keys[-1] in self._refs:  # a text key with exactly this spelling
             return Mark(self._refs[keys[-1]])
+        if spelt.is_number:
+            return None
         return Mark(self._minted_refs[KEY, keys[0]], spelt.spelling)
 
 

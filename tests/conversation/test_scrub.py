@@ -157,6 +157,15 @@ def test_a_step_is_kept_without_keys(chat: Conversation) -> None:
     assert len(chat.steps()) == 1
 
 
+def test_a_number_is_no_key(chat: Conversation) -> None:
+    """Decimal digits alone are masked only if a row is known to have them as its key."""
+    amount = "12345678901234567890123456789012"
+
+    assert chat.scrub({"amount": amount}, unknown="refuse") == {"amount": amount}
+    ref = chat.refer("recipe", uuid.UUID(amount))
+    assert chat.scrub(f"see {amount}") == f"see {ref}"
+
+
 def test_what_has_no_ref_can_be_refused(chat: Conversation) -> None:
     """With where it is, and without the key."""
     value = {"rows": [{"name": "ok"}, {"note": f"see {OTHER}"}]}

@@ -211,7 +211,7 @@ def test_a_head_has_a_key_as_a_whole_or_not_at_all(most: int, shown: str) -> Non
         (f"{{{KEY}}}", "{<key_1>}"),
         (KEY.urn, "urn:uuid:<key_1>"),
         (repr(KEY), "UUID('<key_1>')"),
-        ("0" * 450, "<key_1><key_1><key_2>"),
+        ("a" * 450, "<key_1><key_1><key_2>"),
         (f"{KEY}{KEY}", "<key_1><key_1>"),
         ("a <key_1> b", "a <\\key_1> b"),
         ("<\\key_1:hex>", "<\\\\key_1:hex>"),
@@ -223,6 +223,30 @@ def test_a_head_has_a_key_as_a_whole_or_not_at_all(most: int, shown: str) -> Non
 def test_a_mark_records_the_spelling(text: str, shown: str) -> None:
     """Text that looks like a mark is escaped, and other text is unchanged."""
     assert encode_marks(text, Book().mark_of) == shown
+
+
+NUMBERS = [DIGITS.hex, "1" * 40, "-" + DIGITS.hex, f"0.{DIGITS.hex}", "9" * 78, "0" * 450]
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_decimal_digits_alone_are_a_number(text: str) -> None:
+    """However many they are: nothing redacts, marks, masks or cuts them."""
+    assert redact_keys(text) == text
+    assert encode_marks(text, lambda _: None) == text
+    assert replace_keys(text, lambda _: None) == text
+    assert len(head("1" * 450, 300)) == 300
+
+
+def test_decimal_digits_are_a_key_if_that_is_known() -> None:
+    """One UUID in three million has no other digits; with dashes it is a key in any case."""
+
+    def ref_of_digits(key: uuid.UUID) -> str | None:
+        return "recipe_2" if key == DIGITS else None
+
+    assert redact_keys(f"see {DIGITS.hex}", ref_of_digits) == "see recipe_2"
+    assert replace_keys(f"see {DIGITS.hex}", ref_of_digits) == "see recipe_2"
+    assert encode_marks(DIGITS.hex, Book().mark_of) == "<key_1:hex>"
+    assert replace_keys(str(DIGITS), lambda _: None) == HIDDEN
 
 
 def test_a_cut_text_is_not_decoded() -> None:

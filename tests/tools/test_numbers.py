@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from sqlalchemy import ARRAY, BigInteger, Engine, ForeignKey, Numeric, create_engine, select
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, NUMRANGE
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -55,6 +56,10 @@ class Account(Base):
     balance: Mapped[Decimal | None] = mapped_column(Numeric(30, 10))
     serials: Mapped[list[int] | None] = mapped_column(ARRAY(BigInteger))
     document: Mapped[Any] = mapped_column(JSONB, nullable=True)
+    wei: Mapped[Decimal | None] = mapped_column(Numeric(78, 0))
+    rate: Mapped[Decimal | None] = mapped_column(Numeric(60, 40))
+    weis: Mapped[list[Decimal] | None] = mapped_column(ARRAY(Numeric(78, 0)))
+    span: Mapped[Any] = mapped_column(NUMRANGE, nullable=True)
     entries: Mapped[list[Entry]] = relationship(order_by="Entry.position")
 
 
@@ -67,6 +72,16 @@ class Entry(Base):
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"))
     position: Mapped[int]
     serial: Mapped[int] = mapped_column(BigInteger)
+
+
+class Token(Base):
+    """Has a key of decimal digits."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    text: Mapped[str]
+    number: Mapped[Decimal] = mapped_column(Numeric)
 
 
 @pytest.fixture
@@ -304,3 +319,95 @@ def test_only_what_answers_write_is_the_text_of_an_integer() -> None:
     texts = [SHOWN, f"-{SHOWN}", f"+{SHOWN}", f"0{SHOWN}", f"{SHOWN} ", str(MAX_INTEGER), "1.0"]
 
     assert [each for each in texts if is_integer_text(each)] == [SHOWN, f"-{SHOWN}"]
+
+
+# Numbers with as many digits as a key
+
+LONG = [
+    "12345678901234567890123456789012",  # as many digits as a UUID
+    "1234567890123456789012345678901234567890",
+    str(2**256 - 1),
+]
+RATE = f"0.{'3' * 40}"
+
+
+@pytest.fixture
+def long(desk: Desk) -> Desk:
+    """The toolset, with an account for each long number."""
+    with Session(desk.engine) as plain:
+        for n, each in enumerate(LONG, start=1):
+            amount = Decimal(each)
+            values = {"wei": amount, "rate": Decimal(RATE), "weis": [amount]}
+            document = {"text": each, each: Decimal(each) == 0}
+            plain.add(Account(id=n, name=each, document=document, span=f"[1,{each}]", **values))
+        plain.commit()
+    return desk
+
+
+def test_numbers_are_not_taken_for_keys(long: Desk) -> None:
+    """In columns, lists, ranges, totals and what SQL makes of them."""
+    asked = ["name", "wei", "rate", "weis", "span"]
+    filters = [{"field": "wei", "op": "is_not_null"}]
+    rows = long("db_read", table="accounts", columns=asked, filters=filters)["rows"]
+    assert [
+        (row["wei"], row["rate"], row["weis"], row["span"]["upper"], row["name"]) for row in rows
+    ] == [(each, RATE, [each], each, each) for each in LONG]
+
+    total = long("db_read", table="accounts", columns=["sum(wei)", "max(wei)"])["totals"]
+    assert total == [{"sum(wei)": str(sum(map(int, LONG))), "max(wei)": LONG[-1]}]
+    groups = long("db_read", table="accounts", columns=["wei", "count(*)"], filters=filters)
+    assert {each["wei"] for each in groups["totals"]} == {*LONG}
+    sql = "select wei, 0 - wei, weis, wei::text as t, rate from accounts where rate > 0 order by 1"
+    assert long("db_query", sql=sql)["rows"] == [
+        [each, f"-{each}", [each], each, RATE] for each in LONG
+    ]
+
+
+@pytest.mark.parametrize("number", LONG)
+def test_long_numbers_are_taken_as_they_are_shown(long: Desk, number: str) -> None:
+    """In filters, data, `expect` and drafts."""
+    [row] = long(
+        "db_read", table="accounts", filters=[{"field": "wei", "op": "=", "value": number}]
+    )["rows"]
+    only = [{"field": "id", "op": "=", "value": row["id"]}]
+    changed = long(
+        "db_update",
+        table="accounts",
+        filters=only,
+        data={"wei": "1", "document": {"was": number}},
+        expect={"wei": number},
+    )
+    assert changed["rows"][0]["document"] == {"was": number}
+    data = {"name": "Draft", "wei": number}
+    draft = long("db_create", table="accounts", data=data, draft=True)["rows"][0]
+    assert draft["wei"] == number
+    saved = long("db_create", table="accounts", from_draft=draft["id"], expect="Draft")
+    assert saved["rows"][0]["wei"] == number
+
+
+def test_digits_in_a_text_are_covered_if_a_row_has_them_as_its_key(accounts: Engine) -> None:
+    """Others are shown; a column of numbers shows them in any case."""
+    key = uuid.UUID(LONG[0])
+    with Session(accounts) as plain:
+        token = Token(id=key, text=f"{key.hex} {LONG[0][::-1]}", number=Decimal(LONG[0]))
+        plain.add(token)
+        plain.commit()
+    sessions = sessionmaker(accounts, class_=RefSession)
+    desk = Toolset([Token]).bind(sessions, registry=RefRegistry(accounts))
+
+    row = desk.call("chat-7", None, "db_read", {"table": "tokens"}).value["rows"][0]
+    assert row == {"id": "token_1", "text": f"<token_1:hex> {LONG[0][::-1]}", "number": LONG[0]}
+
+
+def test_sql_shows_a_text_that_is_a_key_as_its_mark(desk: Desk) -> None:
+    """As `db_read` does; a number of as many digits is shown."""
+    key = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
+    with Session(desk.engine) as plain:
+        plain.add_all([Account(id=1, name=str(key)), Account(id=2, name=LONG[0])])
+        plain.commit()
+
+    asked = "select name, upper(name) from accounts where serial is null order by name desc"
+    rows = desk("db_query", sql=asked)["rows"]
+    assert rows == [["<key_1>", "<key_1:upper>"], [LONG[0], LONG[0]]]
+    shown = desk("db_read", table="accounts", columns=["name"])["rows"]
+    assert {row["name"] for row in shown} == {LONG[0], "<key_1>", "Ann"}

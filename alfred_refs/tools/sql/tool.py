@@ -32,25 +32,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from time import monotonic
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
 from sqlalchemy import ARRAY, Enum, Integer, String, Text, bindparam, case, cast, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlglot import expressions as exp
 
 from alfred_refs.errors import SetupError, UntranslatableError
-from alfred_refs.mapping import KEY_MARGIN
-from alfred_refs.mapping.columns import values_of
+from alfred_refs.mapping import KEY_MARGIN, Verbatim
+from alfred_refs.mapping.columns import plain_value, values_of
 from alfred_refs.tools.answers import ForeignRef, put_labels, size_of
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, Setting, ShownRow, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
-from alfred_refs.tools.serialization import CutText, Verbatim, limit_depth, shorten_text
+from alfred_refs.tools.serialization import CutText, limit_depth, shorten_text
 from alfred_refs.tools.sql.parsing import (
     Budget,
     Shape,
@@ -209,7 +207,8 @@ def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> 
 def _shown(value: Value, column: Any) -> Any:
     """Return what is selected to show a value."""
     if _is_cut(value):
-        most, length = bindparam(TEXT_LIMIT, type_=Integer()), func.length(column)
+        most = bindparam(TEXT_LIMIT, type_=Integer())
+        length = func.length(column, type_=Integer())  # without type it might return a key
         cut = func.left(column, most, type_=Text()).op("||")(cast(length, Text()))
         return case((length > most, cut), else_=column)
     if isinstance(value.type, ARRAY):
@@ -340,7 +339,7 @@ class QueryRun:
         else:
             loaded, is_cut = limit_depth(loaded)
             self._note(place, "levels", is_cut=is_cut)
-            loaded = _plain(loaded)
+            loaded = plain_value(loaded)
         return self._short(loaded, place)
 
     def _note(self, place: str, what: str, *, is_cut: bool) -> None:
@@ -422,22 +421,6 @@ def _shows_label(ref: str, label: str, rows: Sequence[Sequence[Any]]) -> bool:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _plain(value: Any) -> Any:
-    """Return a computed value as JSON."""
-    match value:
-        case bool() | int() | str() | None:
-            return value
-        case Decimal() if value.is_finite():
-            near = float(value)
-            return near if Decimal(repr(near)) == value else str(value)
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case dict():
-            return {name: _plain(each) for name, each in value.items()}
-        case _:
-            return to_jsonable_python(value, fallback=str)
 
 
 _PURPOSE = (
