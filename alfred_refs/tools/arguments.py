@@ -532,7 +532,8 @@ def _no_boolean(value: Any) -> Any:
 _EXPECT_DESCRIPTION = (
     "what every row that is hit must have now: its label, as it stands beside refs to it, or "
     "values by column; a list of either for a list of refs; labels by ref where filters name rows "
-    "in other columns; otherwise nothing is "
+    "in other columns; {'count': n}, their number, where filters do not name rows by refs; "
+    "otherwise nothing is "
 )
 
 Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
@@ -739,7 +740,9 @@ class DbEditList(_Arguments):
         description="the ref of the row that has the list",
         json_schema_extra={DRAFTS: ", or draft"},
     )
-    expect: str | None = Field(default=None, description="its label")
+    expect: str | dict[str, Any] | None = Field(
+        default=None, description="its label, or values by column"
+    )
     name: str = Field(
         alias="list",
         description="its name, and with dots between what leads to lists inside of its items",

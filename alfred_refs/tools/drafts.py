@@ -106,7 +106,12 @@ from alfred_refs.tools.payload import (
     new_contents,
     table_of_content,
 )
-from alfred_refs.tools.preconditions import Expected, differing_values, item_mismatch
+from alfred_refs.tools.preconditions import (
+    Expected,
+    differing_values,
+    item_mismatch,
+    split_reach,
+)
 from alfred_refs.tools.rules import Row
 from alfred_refs.tools.serialization import integers_as_text, restore_integers
 from alfred_refs.tools.tables import (
@@ -764,9 +769,11 @@ class DraftWriter:
         most = self._call.setting.max_written
         if len(matching) > most:
             raise too_many_rows(tool, most)
+        reach, expect = split_reach(arguments, table)
         for record in matching:
-            for column, expected, actual in self._differences(record, arguments.expect):
+            for column, expected, actual in self._differences(record, expect):
                 raise unexpected_row(record.name, column, actual, expected)
+        reach.check(len(matching))
         return [self._drafts[record.name] for record in matching]
 
     def _differences(

@@ -319,6 +319,34 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
     )
 
 
+def unconfirmed_count(table: str, count: int) -> ToolError:
+    """Report that a write does not state how many rows it reaches, and names none by a ref."""
+    rows, them, all_of = (
+        ("1 row", "it", "that row") if count == 1 else (f"{count} rows", "them", "all of them")
+    )
+    return ToolError(
+        "unconfirmed_count",
+        f"the filters match {rows} of {table!r} and do not name {them} by ref; nothing was "
+        f"changed; if you mean {all_of}, call again with {{\"count\": {count}}} in 'expect'",
+        table=table,
+        count=count,
+        fields=["expect"],
+    )
+
+
+def unexpected_count(table: str, actual: int, expected: int) -> ToolError:
+    """Report that the filters of a write match another number of rows than the model expects."""
+    return ToolError(
+        "unexpected_count",
+        f"the filters were expected to match {expected} of {table!r} that can be changed, and "
+        f"match {actual}; nothing was changed; read the rows, and call with filters that match "
+        "those that you mean",
+        table=table,
+        actual=actual,
+        expected=expected,
+    )
+
+
 def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
     """Report that two rows have the same label, so it does not identify one of them."""
     return ToolError(

@@ -738,6 +738,30 @@ def row_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
     ]
 
 
+def names_rows(filters: Iterable[Filter], table: ToolTable) -> bool:
+    """Return whether filters match only rows that refs name, or rows that refer to those."""
+    return any(_names_rows(each, table, negated=False) for each in filters)
+
+
+def _names_rows(given: Filter, table: ToolTable, *, negated: bool) -> bool:
+    match given:
+        case AndGroup() | OrGroup():
+            parts = given.all_of if isinstance(given, AndGroup) else given.any_of
+            named = (_names_rows(each, table, negated=negated) for each in parts)
+            # negated, an "or" is an "and"
+            return any(named) if isinstance(given, AndGroup) is not negated else all(named)
+        case NotGroup():
+            return _names_rows(given.negated, table, negated=not negated)
+        case FilterClause():
+            values = given.value if isinstance(given.value, list) else [given.value]
+            return (
+                negated is (given.op in NEGATIONS)
+                and given.op not in NULLS
+                and _entity_at(path_of(given.field, table), table) is not None
+                and all(isinstance(each, str) and each for each in values)
+            )
+
+
 def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
     """Return the entity of the refs in a column; `None` if it has none."""
     *relationships, name = path

@@ -133,8 +133,9 @@ class ItemRules(Rules):
         return move_refusal(self._list.levels, depth)
 
     def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
-        """Return whether a text is one of a row's values, not only its label."""
-        shown = [column.name for column in table.columns.values() if column.shown]
+        """Return whether a text is one of a row's values, not only its label; refs are not."""
+        columns = table.columns.values()
+        shown = [column.name for column in columns if column.shown and column.key is None]
         return any(getattr(row, name) == text for name in shown)
 
     def check_value(self, edit: Modify | Add, depth: int) -> Any:

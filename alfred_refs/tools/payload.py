@@ -625,7 +625,10 @@ class _ArgumentWalker:
         if isinstance(arguments, DbEditList):
             listed = list_by_name(table, arguments.name)
             edits = [self._edit(each, listed) for each in arguments.edits]
-            return arguments.model_copy(update={"edits": edits})
+            expect: Any = arguments.expect
+            if isinstance(expect, dict):
+                expect = self._row(expect, table)
+            return arguments.model_copy(update={"edits": edits, "expect": expect})
         changed: dict[str, Any] = {"filters": self._filters(arguments.filters, table)}
         if isinstance(arguments, DbRead):
             changed["or_filters"] = self._filters(arguments.or_filters, table)

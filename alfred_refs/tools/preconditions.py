@@ -10,7 +10,14 @@ labels of the rows that it names, in `expect` and in its data next to refs, as r
 `check_expectations` verifies these against the database and returns the arguments without them. A
 row that is named without a label is refused, with its label, unless the toolset was made with
 `expect="optional"`. Rows without labels need none. If another row that the conversation knows has
-the same label, the model must give values by column that distinguish the two.
+the same label, the model must give values by column that distinguish the two. No values, or the
+ref itself, are not a statement.
+
+A write whose filters can match rows that no ref names states their number, whatever the toolset:
+
+    {"table": "recipes", "filters": [servings < 2], "expect": {"count": 3}, ...}
+
+`Reach` compares it with the rows that were locked for the write.
 
 >>> only = {"field": "id", "op": "=", "value": "recipe_1"}
 >>> given = {"table": "recipes", "filters": [only], "data": {"servings": 4}, "expect": "Toast"}
@@ -24,8 +31,6 @@ compared as the column stores them: a timestamp is the same in every zone.
 `check_new_rows` compares what new rows say of each other with their instances before the flush.
 The ORM would keep the last of two contradicting values without an error: one row cannot have two
 parents by one foreign key, and a keyed collection has room for one row of a key.
-
-Limits: `expect` is not required for rows that filters match without naming a ref.
 """
 
 from __future__ import annotations
@@ -60,10 +65,12 @@ from alfred_refs.tools.errors import (
     invalid_arguments,
     invalid_content,
     invalid_value,
+    unconfirmed_count,
     unconfirmed_ref,
+    unexpected_count,
     unexpected_row,
 )
-from alfred_refs.tools.filters import refs_in, row_refs
+from alfred_refs.tools.filters import names_rows, refs_in, row_refs
 from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import integers_as_text, limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
@@ -83,6 +90,55 @@ def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOptio
     if isinstance(expect, Mapping):
         names += [table.column(name).name for name in expect]
     return [undefer(getattr(table.model, name)) for name in names]
+
+
+COUNT = "count"
+"""The member of `expect` with the number of rows that a write reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The number of rows that a write states it reaches.
+
+    Attributes:
+        table: of the rows.
+        count: the number; `None` if it is not stated.
+        is_required: whether it must be stated.
+    """
+
+    table: ToolTable
+    count: int | None
+    is_required: bool
+
+    def check(self, actual: int) -> None:
+        """Compare the number with that of the rows that were locked for the write.
+
+        Raises:
+            ToolError: it is another, or is not stated for rows that no ref names.
+        """
+        if self.count is None and self.is_required and actual:
+            raise unconfirmed_count(self.table.name, actual)
+        if self.count not in (None, actual):
+            raise unexpected_count(self.table.name, actual, self.count)
+
+
+def split_reach(write: DbUpdate | DbDelete, table: ToolTable) -> tuple[Reach, Expected]:
+    """Split `expect` of a write into the number of rows, and what is expected of each row.
+
+    In a write that names rows, a column called `count` is meant.
+
+    Raises:
+        ToolError: it is not a number of rows.
+    """
+    expect, is_required = write.expect, not names_rows(write.filters, table)
+    is_count = isinstance(expect, Mapping) and (is_required or COUNT not in table.columns)
+    if not (is_count and isinstance(expect, Mapping) and COUNT in expect):
+        return Reach(table, None, is_required), expect
+    count = expect[COUNT]
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise invalid_value(f"expect.{COUNT}", "a number of rows")
+    others = {name: each for name, each in expect.items() if name != COUNT}
+    return Reach(table, count, is_required), others or None
 
 
 def label_of(table: ToolTable, instance: Any) -> str | None:
@@ -334,6 +390,19 @@ class Expectation:
     field: str
     value: str | Mapping[str, Any] | None
 
+    @property
+    def is_statement(self) -> bool:
+        """Whether the value can tell the row from others."""
+        return _is_statement(self.table, self.value)
+
+
+def _is_statement(table: ToolTable, value: Any) -> bool:
+    """Return whether a value can tell a row from others: the row's own ref cannot."""
+    if isinstance(value, Mapping):
+        own = {column.name for column in table.columns.values() if column.own}
+        return not value.keys() <= own
+    return value is not None
+
 
 def check_expectations(call: Call, arguments: Arguments) -> Arguments:
     """Verify `expect` and label fields against the database; return the arguments without them.
@@ -351,14 +420,14 @@ def check_expectations(call: Call, arguments: Arguments) -> Arguments:
     for each in expectations:
         if each.value is not None:
             _check_expectation(call, each, each.value, labels.get(each.ref))
-    unconfirmed = {
-        each.ref: (labels[each.ref], each.field)
-        for each in expectations
-        if each.value is None and each.ref in labels
-    }
-    if unconfirmed:
-        raise unconfirmed_ref(unconfirmed)
     if is_required:
+        unconfirmed = {
+            each.ref: (labels[each.ref], each.field)
+            for each in expectations
+            if not each.is_statement and each.ref in labels
+        }
+        if unconfirmed:
+            raise unconfirmed_ref(unconfirmed)
         _check_unambiguous(
             call, [each for each in expectations if isinstance(each.value, str)], labels
         )
@@ -485,14 +554,17 @@ class _ExpectationReader:
         others = {
             ref: entity for ref, entity in refs_in(write.filters, table) if ref not in selected
         }
-        by_ref, expect = _split_expectations(write.expect, table, {*selected, *others})
+        reach, of_rows = split_reach(write, table)
+        by_ref, expect = _split_expectations(of_rows, table, {*selected, *others})
         if by_ref or others:
             for ref, entity in {**dict.fromkeys(selected, table.entity), **others}.items():
                 if (target := self._tables.of_entity(entity)) is not None:
                     self._add(target, [ref], by_ref.get(ref), f"expect.{ref}")
         elif not isinstance(expect, Mapping):
             self._add(table, selected, expect)
-        return expect
+        elif not _is_statement(table, expect):
+            self._add(table, selected, None)
+        return expect if reach.count is None else {**(expect or {}), COUNT: reach.count}
 
     def _edit_list(self, table: ToolTable, arguments: DbEditList) -> DbEditList:
         # a token belongs to one row's list, so it identifies the row
@@ -503,7 +575,7 @@ class _ExpectationReader:
             target, data = item_table(edit, listed), edit.data
             if target is not None:
                 data = self._rows(target, data)
-                if edit.ref is not None and edit.expect is None:
+                if edit.ref is not None and not _is_statement(target, edit.expect):
                     self._add(target, [edit.ref], None)
             edits.append(edit.model_copy(update={"data": data}))
         return arguments.model_copy(update={"edits": edits})

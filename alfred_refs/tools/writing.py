@@ -29,8 +29,9 @@ model may not use are not named in the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import inspect, select
@@ -85,13 +86,13 @@ from alfred_refs.tools.payload import (
     update_record,
 )
 from alfred_refs.tools.preconditions import (
-    Expected,
     RowValues,
     check_new_rows,
     differences,
     expected_loaders,
     label_of,
     row_values_of,
+    split_reach,
 )
 from alfred_refs.tools.rules import Row, Writing
 from alfred_refs.tools.tables import ToolTable, Verb
@@ -106,8 +107,14 @@ class Deleter:
         self._changes = changes
         self._report = CascadeReport(call, changes)
 
-    def delete(self, instances: Sequence[Any]) -> dict[str, list[str]]:
+    def delete(
+        self, instances: Sequence[Any], confirm: Callable[[], None] = lambda: None
+    ) -> dict[str, list[str]]:
         """Delete rows in one flush; return the refs of other rows, by what happens to them.
+
+        Args:
+            instances: the rows.
+            confirm: called before the flush, when the model may delete them.
 
         Raises:
             ToolError: referring rows block the delete, or the model may not change them.
@@ -127,6 +134,7 @@ class Deleter:
             cascaded = [each for each in session.deleted if each not in before]
             self._check_reach(searcher.search(cascaded, cascaded=True))
             others = self._report.report(searcher.result)
+        confirm()
         try:
             session.flush()
         except CircularDependencyError:
@@ -189,9 +197,9 @@ class Writer:
         named = self._resolve_filters(table, arguments, [record])
         conditions = Conditions(named).all_of(arguments.filters, table)
         writing = self._begin_write("update", table, arguments, [record])
-        instances = self._lock_rows("db_update", table, conditions, arguments.expect)
+        instances, confirm = self._lock_rows("db_update", table, conditions, arguments)
         if not instances:
-            return self._empty_answer(writing, table, conditions, named, "rows")
+            return self._empty_answer(writing, table, conditions, named, confirm)
         changes = Changes(self._call, arguments)
         groups = [*changes.by_table(instances)]
         for nearest, _ in groups:  # before any hook is called
@@ -202,6 +210,7 @@ class Writer:
                 given = dict(writing.records[0])
                 values[nearest] = rows, changes.update(nearest, rows, given, arguments.data)
         others = CascadeReport(self._call, changes).changed(values)
+        confirm()
         for rows, record in values.values():
             assign_changes(rows, record)
         self._session.flush()
@@ -216,13 +225,13 @@ class Writer:
         named = self._resolve_filters(table, arguments, [])
         conditions = Conditions(named).all_of(arguments.filters, table)
         writing = self._begin_write("delete", table, arguments, [])
-        instances = self._lock_rows("db_delete", table, conditions, arguments.expect)
+        instances, confirm = self._lock_rows("db_delete", table, conditions, arguments)
         if not instances:
-            return self._empty_answer(writing, table, conditions, named, "deleted")
+            return self._empty_answer(writing, table, conditions, named, confirm)
         refs = self._call.refs_of(instances, table)
         labels = [label_of(table, each) for each in instances]
         changes = Changes(self._call, arguments)
-        others = Deleter(self._call, table, changes).delete(instances)
+        others = Deleter(self._call, table, changes).delete(instances, confirm)
         self._end_write(writing, table, [])
         answer = {"table": table.name, "deleted": refs, "count": len(refs), **others}
         gone = labelled_refs(answer, "deleted", table, labels)
@@ -287,9 +296,15 @@ class Writer:
         tool: str,
         table: ToolTable,
         conditions: Sequence[Condition],
-        expect: Expected,
-    ) -> list[Any]:
-        """Return the rows that match, locked, and check what the model expects of them."""
+        arguments: DbUpdate | DbDelete,
+    ) -> tuple[list[Any], Callable[[], None]]:
+        """Return the rows that match, locked, and check what the model expects of them.
+
+        Returns:
+            the rows, and a function that checks their number: whether they may be changed comes
+            first.
+        """
+        reach, expect = split_reach(arguments, table)
         statement = (
             select(table.model)
             .where(*conditions, *self._call.write_conditions(table))
@@ -307,7 +322,7 @@ class Writer:
             for column, expected, actual in differences(table, instance, expect):
                 [ref] = self._call.refs_of([instance], table)
                 raise unexpected_row(ref, column, actual, expected)
-        return instances
+        return instances, partial(reach.check, len(instances))
 
     def _empty_answer(
         self,
@@ -315,13 +330,13 @@ class Writer:
         table: ToolTable,
         conditions: Sequence[Condition],
         named: Keys,
-        name: str,
+        confirm: Callable[[], None],
     ) -> dict[str, Any]:
         """Return the answer if no row matches.
 
         Raises:
             GoneRefError: a row that is named was deleted.
-            ToolError: rows match that the owner may only read.
+            ToolError: rows match that the owner may only read, or the model expects some.
         """
         hidden = check_existence(self._call, named)
         if self._call.write_conditions(table):
@@ -335,6 +350,8 @@ class Writer:
             refs = self._call.refs_of(list(self._session.scalars(readable)), table)
             if refs:
                 raise foreign_row(refs[0], None, refs)
+        confirm()
+        name = "deleted" if writing.verb == "delete" else "rows"
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
         return self._call.finish_answer(answer, [*writing.notes, *hidden, _NOTHING])
 

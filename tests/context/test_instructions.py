@@ -45,6 +45,7 @@ FEATURES: Mapping[str, tuple[str, str]] = {
     "new drafts": (r'"drafts"\?|in `drafts`', "G"),
     "expect": (r"\bexpect\b", "W"),
     "labels needed": (r"repeats the label|needed for rows|abel 1|'_<column>_label'", "W"),
+    "number of rows": (r"\{'count': n\}|\"count\": 3", "W"),
     "label of a ref": (r'"_\w+_label"', "W"),
     "create": (r"\bdb_create\b|`also\b|from_draft", "W"),
     "update": (r"\bdb_update\b", "W"),
@@ -61,7 +62,7 @@ FEATURES: Mapping[str, tuple[str, str]] = {
 }
 
 EVERYTHING = {"hooks": {Dish: [Meaning()]}, "sql": True}
-WRITING = {"update", "delete", "expect", "label of a ref", "labels needed"}
+WRITING = {"update", "delete", "expect", "number of rows", "label of a ref", "labels needed"}
 QUICK = {"goal": "x", "read_only": True, "in_database": True}
 DISH = {"table": "cuisines", "data": {"name": "Soup"}}
 READ_ONLY = {"create", "lists", "new drafts", *WRITING}
@@ -84,11 +85,11 @@ OPTIONS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "read only but for a tool": ({"read_only": MODELS}, READ_ONLY),
     "only new rows": (
         {"verbs": only(["create"])},
-        {"update", "delete", "lists"},
+        {"update", "delete", "lists", "number of rows"},
     ),
     "only new rows, no drafts": (
         {"verbs": only(["create"]), "drafts": False},
-        {"update", "delete", "lists", "expect", "drafts", "new drafts"},
+        {"update", "delete", "lists", "expect", "number of rows", "drafts", "new drafts"},
     ),
     "only changes": (
         {"verbs": only(["update"])},

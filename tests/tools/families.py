@@ -142,6 +142,7 @@ def delete(session: RefSession, toolset: Toolset, model: type[Any], note: str) -
     asked = {
         "table": model.__tablename__,
         "filters": [{"field": "note", "op": "=", "value": note}],
+        "expect": {"count": 1},
     }
     return toolset.call(session, "db_delete", asked)
 

@@ -111,7 +111,8 @@ def test_what_a_hook_adds_is_cut_too(session: RefSession) -> None:
     toolset = Toolset(MODELS, hooks={Dish: [Deep()]})
     asked: dict[str, Any] = {"table": "dishes", "filters": SOUP, "columns": ["name", "parts"]}
     read = toolset.call(session, "db_read", asked)
-    asked = {"table": "dishes", "filters": SOUP, "data": {"servings": 3}}
+    asked |= {"data": {"servings": 3}, "expect": {"count": 1}}
+    del asked["columns"]
     changed = toolset.call(session, "db_update", asked)
 
     [row] = read["rows"]

@@ -104,7 +104,8 @@ def test_what_is_owned_and_unseen_is_not_read(
     part = [{"field": "note", "op": "=", "value": "part 3"}]
     toolset = Toolset([each.part])
     sent.clear()
-    toolset.call(session, "db_delete", {"table": "cascade_parts", "filters": part})
+    asked = {"table": "cascade_parts", "filters": part, "expect": {"count": 1}}
+    toolset.call(session, "db_delete", asked)
     assert len(sent) == 4  # rows are found, and deleted; the first and the last are any write's
 
     sent.clear()

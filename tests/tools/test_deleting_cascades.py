@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
+from tests.tools.conftest import counted
 from tests.tools.families import (
     FAMILIES,
     Animal,
@@ -295,7 +296,7 @@ def test_a_remedy_is_one_for_all_rows_in_the_way(
     toolset = Toolset([Dish, Cuisine], read_only=[] if fixed is None else [getattr(Dish, fixed)])
     filters = [{"field": "name", "op": "=", "value": "Thai"}]
     asked = {"table": "cuisines", "filters": filters}
-    error = toolset.call(session, "db_delete", asked)["error"]
+    error = counted(toolset, session, "db_delete", asked)["error"]
 
     assert (error["code"], len(error["refs"])) == ("still_referenced", 2)
     assert ("let those refer to something else" in error["message"]) is (fixed is None)

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Hooks, Toolset, Writing
+from tests.tools.conftest import counted
 from tests.tools.families import Animal, Asked, Base, Bear, Den, Pair, delete, make, rows
 
 
@@ -81,8 +82,8 @@ def test_rows_of_a_read_only_subclass_are_not_written(
     filters = [{"field": "note", "op": "in", "value": ["a", note]}]
     changed = {"table": "beasts", "filters": filters, "data": {"note": "x"}}
     codes = [
-        toolset.call(session, "db_update", changed),
-        toolset.call(session, "db_delete", {"table": "beasts", "filters": filters}),
+        counted(toolset, session, "db_update", changed),
+        counted(toolset, session, "db_delete", {"table": "beasts", "filters": filters}),
         delete(session, toolset, Cage, cage),
     ]
 
@@ -106,9 +107,9 @@ def test_a_subclass_has_its_own_hooks_and_columns(zoo: Engine, session: RefSessi
 
     lion: Any = session.scalars(select(Lion.id).where(Lion.note == "b")).one()  # a ref
     session.rollback()
-    error = toolset.call(session, "db_update", {**changed, "filters": every})["error"]
+    error = counted(toolset, session, "db_update", {**changed, "filters": every})["error"]
     assert (error["code"], error["table"]) == ("unknown_column", "mice")
-    toolset.call(session, "db_update", {**changed, "filters": lions})
+    toolset.call(session, "db_update", {**changed, "filters": lions, "expect": {"count": 1}})
     assert [row[2] for row in rows(zoo, Beast)[0].values()] == ["a", "changed by a hook", "c"]
     assert hooks.seen == [("update", [lion], [{"note": "x"}])]
     delete(session, toolset, Beast, "changed by a hook")

@@ -25,6 +25,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
 from tests.models import Key
+from tests.tools.conftest import counted
 
 Named = dict[str, Any]
 
@@ -113,7 +114,7 @@ def test_rows_that_exclude_each_other_are_a_conflict(
         ("db_create", {"data": [{"first": 8, "last": 9}, {"first": 8, "last": 9}]}),
         ("db_update", {"data": {"first": 2}, "filters": second}),
     ):
-        error = toolset.call(session, tool, {"table": table, **asked})["error"]
+        error = counted(toolset, session, tool, {"table": table, **asked})["error"]
         assert (error["code"], error["table"], error["columns"]) == ("conflict", table, columns)
         [column] = columns
         assert error["message"].startswith(f"a row of {table!r} is there ")

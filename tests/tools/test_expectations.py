@@ -6,9 +6,10 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, ForeignKey
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from alfred_refs import RefSession, SetupError
+from alfred_refs import RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.answers import LabelMode
 from tests.tools.conftest import MODELS, Call
@@ -308,3 +309,109 @@ def test_a_row_without_a_label_is_none_that_has_one(session: RefSession, call: C
     [part, *_] = call("db_read", table="parts", order_by="position")["rows"]
     update = {"table": "parts", "filters": these("in", [part["id"]]), "data": {"note": "x"}}
     assert call("db_update", **update, expect=["rice"])["error"]["code"] == "invalid_arguments"
+
+
+EMPTY: list[Any] = [{}, {"id": "dish_1"}, {"dish_1": {}}, {"dish_1": {"id": "dish_1"}}, [{}], ""]
+NOTHING: list[tuple[str, dict[str, Any]]] = [
+    ("db_update", {"filters": these("=", "dish_1"), "data": {"servings": 9}, "expect": said})
+    for said in EMPTY
+]
+NOTHING += [
+    ("db_create", {"data": {"cuisine_id": "cuisine_1", "_cuisine_id_label": said}})
+    for said in ({}, {"id": "cuisine_1"}, "")
+]
+NOTHING += [
+    ("db_delete", {"filters": these("=", "dish_3"), "expect": {"id": "dish_3"}}),
+    ("db_create", {"data": {"alike": ["dish_1"], "_alike_labels": [{}]}}),
+]
+NOTHING += [
+    (
+        "db_edit_list",
+        {
+            "row": "dish_2",
+            "list": "parts",
+            "expect": said,
+            "edits": [{"action": "remove", "path": [1]}],
+        },
+    )
+    for said in ({}, {"id": "dish_2"}, "")
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), NOTHING)
+def test_the_ref_itself_does_not_say_which_row_it_is(
+    call: Call, tool: str, arguments: dict[str, Any]
+) -> None:
+    """Nor does an object without values: such a write is asked as one that says nothing."""
+    error = call(tool, table="dishes", **arguments)["error"]
+    empty = "" in (arguments.get("expect"), arguments.get("data", {}).get("_cuisine_id_label"))
+    assert error["code"] == ("unexpected_row" if empty else "unconfirmed_ref")
+
+
+def test_values_may_have_the_ref_too(call: Call) -> None:
+    """If they have others, and it is that of the row."""
+    update = {"table": "dishes", "filters": these("=", "dish_1"), "data": {"servings": 9}}
+    other = {"id": "dish_2", "name": "Curry"}
+    assert call("db_update", **update, expect=other)["error"]["code"] == "unexpected_row"
+    assert call("db_update", **update, expect={**other, "id": "dish_1"})["count"] == 1
+
+
+class Base(DeclarativeBase):
+    """Tables of this module."""
+
+
+class Named(Base):
+    """Belongs to a dish, by position, and has a label."""
+
+    __tablename__ = "named_items"
+    __ref_label__ = "name"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    board_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("boards.id"))
+    position: Mapped[int]
+    name: Mapped[str]
+
+
+class Board(Base):
+    """Has a list of such rows."""
+
+    __tablename__ = "boards"
+    __ref_label__ = "name"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    name: Mapped[str]
+    items: Mapped[list[Named]] = relationship(
+        order_by=Named.position, cascade="all, delete-orphan"
+    )
+
+
+def test_an_item_that_is_named_by_its_ref_is_asked_for(
+    tables: Engine, registry: RefRegistry
+) -> None:
+    """As a row is: its ref, refs in it and nothing are no answer; its label or a value is."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain, plain.begin():
+        items = [Named(position=n, name=name) for n, name in enumerate(("rice", "oats"), start=1)]
+        plain.add(Board(name="Pantry", items=items))
+    toolset = Toolset([Board, Named])
+    with RefSession(tables, conversation=registry.conversation("board")) as session:
+        toolset.call(session, "db_read", {"table": "boards"})
+        toolset.call(session, "db_read", {"table": "named_items", "order_by": "position"})
+
+        def removed(expect: Any) -> Any:
+            edit = {"action": "remove", "ref": "named_2"} | ({"expect": expect} if expect else {})
+            edit |= {"expect": {}} if expect == {} else {}
+            asked = {"table": "boards", "row": "board_1", "list": "items", "edits": [edit]}
+            with session.begin_nested() as savepoint:
+                answer = toolset.call(session, "db_edit_list", {**asked, "expect": "Pantry"})
+                savepoint.rollback()
+            return answer.get("error", answer)
+
+        said: Any
+        for said in (None, {}, {"id": "named_2"}):
+            error = removed(said)
+            assert (error["code"], error["labels"]) == ("unconfirmed_ref", {"named_2": "oats"})
+        for said in ("named_2", "board_1", "rice", {"name": "rice"}):
+            assert removed(said)["code"] == "conflicting_edits", said
+        for said in ("oats", {"name": "oats"}, {"position": 2}):
+            assert removed(said)["count"] == 1, said

@@ -15,7 +15,7 @@ from alfred_refs.tools import Hooks, Reading, Toolset, Writing
 from alfred_refs.tools.arguments import DbRead, FilterClause
 from tests import owned
 from tests.fix_owned import World
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, counted
 from tests.tools.models import Dish, Part, Serving
 
 Named = dict[str, Any]
@@ -47,7 +47,7 @@ def called(
     toolset = Toolset(
         MODELS, hooks={Dish: [Replacing(replace)]}, deduplicate={Dish: ["name"]}, expect="optional"
     )
-    return toolset.call(session, tool, {"table": "dishes", **asked})
+    return counted(toolset, session, tool, {"table": "dishes", **asked})
 
 
 def names(answer: Named) -> list[str]:
@@ -130,8 +130,8 @@ def test_a_list_of_its_own_will_do_for_each_verb(session: RefSession) -> None:
         ("db_create", {"data": {"name": "dal"}}),
         ("db_update", {"data": {"name": "dahl"}, "filters": by_id}),
     ):
-        assert names(toolset.call(session, tool, {"table": "dishes", **asked})) == ["set"]
-    gone = toolset.call(session, "db_delete", {"table": "dishes", "filters": by_id})
+        assert names(counted(toolset, session, tool, {"table": "dishes", **asked})) == ["set"]
+    gone = counted(toolset, session, "db_delete", {"table": "dishes", "filters": by_id})
     assert gone["deleted"] == ["dish_1"]
     assert session.scalars(select(Dish.name)).all() == []
 
@@ -231,8 +231,8 @@ def by_id(value: Any, op: Any = "=") -> list[FilterClause]:
 def asked(session: RefSession, hook: Hooks, **arguments: Any) -> list[Named]:
     """Return the rows that dishes are asked for with a hook."""
     toolset = Toolset(MODELS, hooks={Dish: [hook]}, expect="optional")
-    answer = toolset.call(
-        session, "db_read", {"table": "dishes", "columns": ["name"], **arguments}
+    answer = counted(
+        toolset, session, "db_read", {"table": "dishes", "columns": ["name"], **arguments}
     )
     assert answer["count"] == len(answer["rows"])
     rows: list[Named] = answer["rows"]
@@ -358,7 +358,7 @@ def test_a_hooks_mistake_in_the_owners_column_is_raised(
     hooks = {owned.Plan: [giving("user_id", world.users["bob"])]}
     toolset = Toolset([owned.Recipe, owned.Plan], owner=ownership, hooks=hooks, expect="optional")
     with anns, pytest.raises(ForeignRowError, match="user_id"):
-        toolset.call(anns, tool, arguments)
+        counted(toolset, anns, tool, arguments)
 
 
 @pytest.mark.parametrize(("tool", "arguments"), PLANS)
@@ -378,9 +378,9 @@ def test_a_hooks_mistake_in_a_hidden_reference_is_raised(
         with anns:
             if hidden:
                 with pytest.raises(ForeignRowError, match=r"Plan\.recipe_id"):
-                    toolset.call(anns, tool, arguments)
+                    counted(toolset, anns, tool, arguments)
             else:
-                error = toolset.call(anns, tool, arguments)["error"]
+                error = counted(toolset, anns, tool, arguments)["error"]
                 assert (error["code"], error["column"]) == ("foreign_row", "recipe_id")
 
 

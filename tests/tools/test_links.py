@@ -143,7 +143,7 @@ def kitchen(tables: Engine) -> Engine:
 def delete(session: RefSession, toolset: Toolset, model: type[Any], name: str) -> dict[str, Any]:
     """Delete rows by their name."""
     filters = [{"field": "name", "op": "=", "value": name}]
-    asked = {"table": model.__tablename__, "filters": filters}
+    asked = {"table": model.__tablename__, "filters": filters, "expect": {"count": 1}}
     return toolset.call(session, "db_delete", asked)
 
 

@@ -39,7 +39,7 @@ from alfred_refs import RefSession, SetupError
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Key, MealPlan, Person, Recipe
-from tests.tools.conftest import Call
+from tests.tools.conftest import Call, counted
 from tests.tools.models import Dish, Part
 
 
@@ -236,7 +236,7 @@ def made(tables: Engine, session: RefSession) -> MakeCall:
 
     def make(*models: type[Any], **named: type[Any]) -> Call:
         toolset = Toolset(named or models)
-        return lambda tool, /, **arguments: toolset.call(session, tool, arguments)
+        return lambda tool, /, **arguments: counted(toolset, session, tool, arguments)
 
     return make
 

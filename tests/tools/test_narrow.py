@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset, Writing
 from tests.models import Key
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, counted
 from tests.tools.models import Dish, Part
 from tests.tools.test_mappings import Base, Piece, Whole
 
@@ -90,7 +90,7 @@ def test_a_relationship_that_writes_nothing_is_no_part_of_a_draft(
         ("db_update", {"filters": by_ref, "data": {"asked": []}}),
         ("db_create", {"from_draft": draft, "data": {"asked": []}}),
     ):
-        error = toolset.call(session, tool, {"table": "wholes", **asked})["error"]
+        error = counted(toolset, session, tool, {"table": "wholes", **asked})["error"]
         assert (error["code"], error["columns"]) == ("unknown_column", ["pieces"])
 
 
@@ -101,8 +101,8 @@ def test_it_is_not_told_which_table_that_no_model_may_use_is_in_the_way(
     assert "Korma" in dishes
     curry, korma = (by("name", "=", name) for name in ("Curry", "Korma"))
     toolset = Toolset([Dish, Part], expect="optional")
-    toolset.call(session, "db_delete", {"table": "dishes", "filters": curry})
-    error = toolset.call(session, "db_delete", {"table": "dishes", "filters": korma})["error"]
+    counted(toolset, session, "db_delete", {"table": "dishes", "filters": curry})
+    error = counted(toolset, session, "db_delete", {"table": "dishes", "filters": korma})["error"]
 
     assert (error["code"], error["referring"]) == ("still_referenced", None)
     assert "serving" not in json.dumps(error)
@@ -133,6 +133,6 @@ def test_what_is_restricted_is_still_referenced(session: RefSession, tables: Eng
     new = {"table": "guards", "data": {"guarded_id": row["id"]}}
     assert toolset.call(session, "db_create", new)["count"] == 1
     asked = {"table": "guarded", "filters": by("id", "=", row["id"])}
-    error = toolset.call(session, "db_delete", asked)["error"]
+    error = counted(toolset, session, "db_delete", asked)["error"]
 
     assert (error["code"], error["table"]) == ("still_referenced", "guarded")

@@ -31,6 +31,7 @@ from tests.owned import (
     Shelf,
     User,
 )
+from tests.tools.conftest import counted
 from tests.tools.test_filters import EACH_TIME
 
 MODELS = [Recipe, Line, Remark, Plan, Ingredient, User, Dog, Shelf]
@@ -63,11 +64,26 @@ def told(tools: Toolset, anns: RefSession) -> Told:
     """Call a tool in ann's session."""
 
     def told(tool: str, /, **arguments: Any) -> dict[str, Any]:
-        answer = tools.call(anns, tool, arguments)
+        answer = counted(tools, anns, tool, arguments)
         assert "user_id" not in json.dumps(answer.get("rows", []))
         return answer
 
     return told
+
+
+def test_only_rows_that_the_owner_may_change_are_counted(
+    tools: Toolset, anns: RefSession, plainly: Callable[[Any], list[Any]]
+) -> None:
+    """Neither those of others nor those that all may read: a write tells nothing of them."""
+    every = {"field": "name", "op": "is_not_null"}
+    update = {"table": "recipes", "filters": [every], "data": {"name": "x"}}
+    error = tools.call(anns, "db_update", update)["error"]
+    assert (error["code"], error["count"]) == ("unconfirmed_count", 1)
+    for count in (2, 3):
+        error = tools.call(anns, "db_update", {**update, "expect": {"count": count}})["error"]
+        assert (error["code"], error["actual"]) == ("unexpected_count", 1)
+    assert tools.call(anns, "db_update", {**update, "expect": {"count": 1}})["count"] == 1
+    assert plainly(select(Recipe.name)).count("x") == 1
 
 
 def ref(session: RefSession, model: type[Any], key: uuid.UUID) -> str:
@@ -161,10 +177,10 @@ def test_of_a_class_that_is_not_listed_no_ref_is_shown_or_taken(
     [row] = tools.call(anns, "db_read", {"table": "lines", "filters": mine})["rows"]
     assert row["text"] == "for <key_1>"
     change = {"table": "lines", "filters": mine}
-    refused = tools.call(anns, "db_update", {**change, "data": {"text": f"to <{own}>"}})
+    refused = counted(tools, anns, "db_update", {**change, "data": {"text": f"to <{own}>"}})
     assert refused["error"]["code"] == "invalid_value"
     assert f"no '{own}' in angle brackets" in refused["error"]["message"]
-    changed = tools.call(anns, "db_update", {**change, "data": {"text": f"to {row['text']}"}})
+    changed = counted(tools, anns, "db_update", {**change, "data": {"text": f"to {row['text']}"}})
     assert changed["rows"][0]["text"] == "to for <key_1>"
     with Session(owned_engine) as plain:
         assert plain.get_one(Line, world.lines["ann"]).text == f"to for {key}"
@@ -469,7 +485,7 @@ def test_what_is_somebody_elses_does_not_go_along(
     ) as session:
         toolset = Toolset(listed, owner=ownership)
         assert toolset.call(session, "db_read", {"table": "gone_tags"})["count"] == 1
-        error = toolset.call(session, "db_delete", asked)["error"]
+        error = counted(toolset, session, "db_delete", asked)["error"]
 
     assert error["code"] == "still_referenced"
     assert "those are not yours to change, so leave the row as it is" in error["message"]

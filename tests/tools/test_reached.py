@@ -10,6 +10,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
+from tests.tools.conftest import counted
 
 
 class Base(DeclarativeBase):
@@ -95,9 +96,8 @@ def shelf(tables: Engine) -> Engine:
 def change(session: RefSession, toolset: Toolset, **data: str) -> dict[str, Any]:
     """Change the first label."""
     filters = [{"field": "code", "op": "=", "value": "a"}]
-    return toolset.call(
-        session, "db_update", {"table": "labels", "filters": filters, "data": data}
-    )
+    asked = {"table": "labels", "filters": filters, "data": data, "expect": {"count": 1}}
+    return toolset.call(session, "db_update", asked)
 
 
 def codes(engine: Engine) -> list[str | None]:
@@ -248,9 +248,9 @@ def test_what_the_unit_of_work_changes_is_held_and_told(
         "filters": [{"field": "code", "op": "=", "value": "a"}],
         "data": {"code": "b"},
     }
-    refused = Toolset([Whole, Part], read_only=[Part]).call(session, "db_update", asked)
+    refused = counted(Toolset([Whole, Part], read_only=[Part]), session, "db_update", asked)
     assert refused["error"]["refs"] == ["follower_1", "follower_2"]
-    told = Toolset([Whole, Part]).call(session, "db_update", asked)
+    told = counted(Toolset([Whole, Part]), session, "db_update", asked)
     assert told["updated_with"] == ["follower_1", "follower_2"]
     with Session(tables) as plain:
         assert plain.scalars(select(Part.whole_code)).all() == ["b", "b"]

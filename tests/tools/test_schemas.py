@@ -240,7 +240,7 @@ def test_examples_are_of_the_application_s_own_tables(models: list[type[Any]]) -
         *get_args(Operator),
         *("more", "cursor", "columns", "related", "name.column", "*", "?"),
         *("lists", "add", "modify", "move", "_<column>_label"),
-        *("count(*)", "sum(x)", "avg(x)", "min(x)", "max(x)"),
+        *("count", "count(*)", "sum(x)", "avg(x)", "min(x)", "max(x)"),
     }
     refs = {f"{table.entity}_1" for table in toolset.tables}
     paths = {

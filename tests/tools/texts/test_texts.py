@@ -333,7 +333,7 @@ def test_integers_in_documents_are_keys_where_the_column_says_so(
     }
     data = {"orders": row["orders"], "basket": row["basket"]}
     other = [{"field": "title", "op": "=", "value": "other"}]
-    done(chat, "db_update", table="notes", filters=other, data=data)
+    done(chat, "db_update", table="notes", filters=other, data=data, expect={"count": 1})
     after = stored(notes)[SECOND]
     assert (after["orders"], after["basket"]) == (before["orders"], before["basket"])
     part = {"field": "basket", "op": "contains", "value": {"order_id": "<order_2>"}}
