@@ -203,7 +203,9 @@ def bad_draft_error(
         return UnknownDraftError(text, expected, known, near[0] if len(near) == 1 else None)
     if draft.state == "discarded":
         return DiscardedDraftError(text, expected, known)
-    return WrongEntityError(text, expected, known, None, draft.ref.entity)
+    rows, _ = suggestions.for_text(text, ref, expected)
+    either = dict([*known.items(), *rows.items()][:_MAX_SUGGESTIONS])
+    return WrongEntityError(text, expected, either, None, draft.ref.entity)
 
 
 def _refs_in(text: str) -> list[Ref]:

@@ -103,7 +103,12 @@ def belongings_of(
     """
     found: dict[Table, Belonging] = {}
     for class_, name in owned.items():
-        for mapper in inspect(class_).mapper.self_and_descendants:
+        found_mapper = inspect(class_, raiseerr=False)
+        if not isinstance(found_mapper, Mapper):
+            raise OwnershipError(
+                f"{class_!r} is owned, and it is not mapped", "give mapped classes"
+            )
+        for mapper in found_mapper.self_and_descendants:
             _read_mapper(mapper, class_, name, found, shared)
     _check_parents(found)
     return found
@@ -243,6 +248,16 @@ _HARMLESS_PREFIXES = (
 )
 
 
+def _name_of(model: Model, attribute: str | QueryableAttribute[Any]) -> str:
+    name: object = attribute if isinstance(attribute, str) else getattr(attribute, "key", None)
+    if not isinstance(name, str):
+        raise OwnershipError(
+            f"{model!r} is owned by {attribute!r}, which is no attribute",
+            "give its name, or the attribute: {Recipe: Recipe.user_id}",
+        )
+    return name
+
+
 class Ownership:
     """The tenants of an application: which rows belong to which owner. One for each application.
 
@@ -282,10 +297,7 @@ class Ownership:
         for model in owned:
             if model in open:
                 raise OwnershipError(f"{model!r} is both owned and open", "choose one of the two")
-        self._owned = {
-            model: attribute if isinstance(attribute, str) else attribute.key
-            for model, attribute in owned.items()
-        }
+        self._owned = {model: _name_of(model, each) for model, each in owned.items()}
         self._shared = frozenset(shared)
         self._open = tuple(open)
         self.setting = setting

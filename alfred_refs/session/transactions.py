@@ -452,8 +452,12 @@ class WrittenRows:
             with suppress(InvalidRequestError):  # raised if there was no RETURNING
                 rows = cursor.inserted_primary_key_rows or ()
         # an upsert does not return which of its records found an existing row
-        if not rows and isinstance(parameters, Sequence) and not hasattr(statement, _UPSERTS):
+        if hasattr(statement, _UPSERTS):
+            return self._of_rows("created", target.of, rows[:MOST])
+        if not rows and isinstance(parameters, Sequence):
             rows = target.identities(parameters)
+        if cursor is not None and not any(None not in each for each in rows):
+            rows = sqla.returned_identities(cursor, target.primary_key)
         return self._of_rows("created", target.of, rows[:MOST])
 
     def _of_rows(
@@ -503,6 +507,11 @@ class _WriteTarget:
     columns: Sequence[Any]
     names: Sequence[str]
     is_whole: bool = True
+
+    @property
+    def primary_key(self) -> Sequence[Column[Any]]:
+        """The primary key's columns in the table."""
+        return [*(self.of if isinstance(self.of, Table) else inspect(self.of).mapper).primary_key]
 
     def identities(self, records: Iterable[Mapping[str, Any]]) -> list[Sequence[Any]]:
         """Return the primary keys of those records that have one."""

@@ -87,6 +87,7 @@ from .results import (
     cursor_result_of as cursor_result_of,
     is_chunked as is_chunked,
     read_inserted_keys as read_inserted_keys,
+    returned_identities as returned_identities,
     rewrite_rows as rewrite_rows,
     rewrite_write_info as rewrite_write_info,
     row_like as row_like,

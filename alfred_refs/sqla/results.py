@@ -28,9 +28,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, Result, Row
+from sqlalchemy import Column, CursorResult, Result, Row
 from sqlalchemy.engine import ChunkedIteratorResult
-from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.exc import InvalidRequestError, NoSuchColumnError
 
 from alfred_refs.errors import UntranslatableError
 
@@ -202,3 +202,23 @@ def read_inserted_keys(result: CursorResult[Any]) -> None:
     """Read the primary keys of inserted rows now, so that they pass through the function."""
     with suppress(InvalidRequestError):  # not the result of an INSERT
         _ = result.inserted_primary_key_rows
+
+
+def returned_identities(
+    result: CursorResult[Any], columns: Sequence[Column[Any]]
+) -> list[tuple[Any, ...]]:
+    """Return what RETURNING has of some columns, and leave all rows to be fetched.
+
+    Returns:
+        the values of each row; nothing if a column is not returned.
+    """
+    if not result.returns_rows:
+        return []
+    rows = result.all()
+    # Private: `_rewind`, which SQLAlchemy uses for RETURNING that both it and a program need.
+    # Pinned by `test_returned_rows_can_be_read_beforehand`.
+    result._rewind(rows)
+    try:
+        return [tuple(row._mapping[column] for column in columns) for row in rows]
+    except NoSuchColumnError:
+        return []

@@ -42,7 +42,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as dataclasses_field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -807,7 +807,12 @@ _FILTER_FIELDS = ("field", "op", "value", "and", "or", "not")
 
 
 def validate_arguments(
-    tool: Any, given: Any, tool_names: Iterable[str] = tuple(TOOLS), *, drafts: bool = True
+    tool: Any,
+    given: Any,
+    tool_names: Iterable[str] = tuple(TOOLS),
+    *,
+    drafts: bool = True,
+    operators: Sequence[str] = get_args(Operator),
 ) -> Arguments:
     """Validate the arguments of a call.
 
@@ -816,6 +821,7 @@ def validate_arguments(
         given: JSON values.
         tool_names: the available tools, for the error.
         drafts: whether drafts are enabled; without them their fields do not exist.
+        operators: of the tool's filters, for the error.
 
     Raises:
         ToolError: there is no such tool, or the arguments do not have its shape.
@@ -830,7 +836,7 @@ def validate_arguments(
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise first_shape_error(tool, error) from None
+        raise first_shape_error(tool, error, operators) from None
 
 
 def _draft_fields(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
@@ -844,18 +850,34 @@ def _draft_fields(given: dict[str, Any], model: type[BaseModel], path: str = "")
         yield from _draft_fields(each, NewRows, f"also.{n}.") if isinstance(each, dict) else ()
 
 
-def first_shape_error(tool: str, error: ValidationError) -> ToolError:
-    """Return the first error in the shape of arguments, in our words."""
+def first_shape_error(
+    tool: str, error: ValidationError, operators: Sequence[str] = ()
+) -> ToolError:
+    """Return the first error in the shape of arguments, in our words.
+
+    Args:
+        tool: the tool's name.
+        error: pydantic's.
+        operators: of the tool's filters.
+    """
     errors = error.errors(include_url=False)
     first = next((each for each in errors if _matches_input(each)), errors[0])
     place = _path_of(first)
     field = ".".join(str(part) for part in place) or None
+    is_of_filter = bool({*FILTER_KINDS} & {*first["loc"]})
     match first["type"]:
+        case "missing" if is_of_filter and {*first["input"]} - {*_FILTER_FIELDS}:
+            return invalid_arguments(
+                "a filter has 'field', 'op' and 'value', or it has 'and', 'or' or 'not' with "
+                "filters inside",
+                ".".join(map(str, place[:-1])),
+                "write it so",
+            )
+        case "literal_error" if is_of_filter and place[-1] == "op":
+            fact = f"input should be one of {', '.join(map(repr, operators))}"
         case "missing" | "too_short" if place == ["filters"]:
             return missing_filter(tool)
-        case "extra_forbidden" if (
-            set(FILTER_KINDS) & {*first["loc"]} and place[-1] in _FILTER_FIELDS
-        ):
+        case "extra_forbidden" if is_of_filter and place[-1] in _FILTER_FIELDS:
             return invalid_arguments(
                 "one object has two filters", field, "put each into one of its own"
             )

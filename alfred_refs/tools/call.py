@@ -56,6 +56,7 @@ from alfred_refs.tools.answers import (
     limit_refs,
     put_labels,
 )
+from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.filters import Keys
 from alfred_refs.tools.rules import Hooks, Row
 from alfred_refs.tools.serialization import limit_depth
@@ -238,6 +239,9 @@ ExpectMode = Literal["optional", "required"]
 """Whether a write must identify the rows that it names by refs."""
 
 
+_OF_ALL_TABLES = ("=", "!=", "neq", "in", "not_in", "is_null", "is_not_null")
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What all calls of one toolset share.
@@ -297,10 +301,33 @@ class Setting:
                     f"the hooks of {model.__qualname__!r} are no list of Hooks",
                     "give instances of classes that inherit from Hooks, in a list",
                 )
+            for name in (name for each in hooks for name in each.fills):
+                if name not in inspect(model).mapper.column_attrs:
+                    raise SetupError(
+                        f"a hook of {model.__qualname__!r} fills {name!r}, which is no column",
+                        "name attributes in fills, in a list: fills = ['position']",
+                    )
 
     def hooks_of(self, table: ToolTable) -> Sequence[Hooks]:
         """Return the application's hooks of a table, in order."""
         return self.hooks.get(table.model, ())
+
+    def filled_by_hooks(self, table: ToolTable) -> frozenset[str]:
+        """Return the attributes that hooks set in new rows."""
+        return frozenset(name for each in self.hooks_of(table) for name in each.fills)
+
+    def has_search(self, table: ToolTable) -> bool:
+        """Return whether a hook may answer a search by meaning in a table."""
+        return any(each.may_search() for each in self.hooks_of(table))
+
+    def operators(self, tool: str) -> list[str]:
+        """Return the operators that the filters of a tool may have."""
+        columns = [column for table in self.tables for column in table.columns.values()]
+        known = {operator for column in columns for operator in column.values.operators}
+        known |= {*_OF_ALL_TABLES}
+        if tool == "db_read" and any(map(self.has_search, self.tables)):
+            known.add("similar")
+        return [each for each in get_args(Operator) if each in known]
 
     def tables_without_sql(self) -> frozenset[str]:
         """Return the names of tables whose hooks change reads, so that SQL may not read them."""

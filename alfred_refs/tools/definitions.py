@@ -37,7 +37,7 @@ import inspect as inspect_module
 import json
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args
 
@@ -65,7 +65,7 @@ from alfred_refs.tools.errors import foreign_row, invalid_arguments
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions
 from alfred_refs.tools.payload import decode_values
-from alfred_refs.tools.rules import Hooks, Rule, quote_text, rules_of
+from alfred_refs.tools.rules import Rule, quote_text, rules_of
 from alfred_refs.tools.tables import ROW_REF, VERBS, ToolColumn, ToolTable, ToolTables, lists_of
 
 MAX_CHOICES = 50
@@ -82,19 +82,27 @@ _HOW_TO_READ = (
 _HOW_TO_READ_LISTS = " 'lists': what db_edit_list edits by position."
 
 
-def description_of(tables: Iterable[ToolTable]) -> str:
-    """Return what a model needs to know to use tables; empty without tables."""
+def description_of(
+    tables: Iterable[ToolTable],
+    filled: Callable[[ToolTable], Collection[str]] = lambda _: (),
+) -> str:
+    """Return what a model needs to know to use tables; empty without tables.
+
+    Args:
+        tables: the tables.
+        filled: returns the columns of a table that hooks set in new rows.
+    """
     listed = list(tables)
     if not listed:
         return ""
     lines = [_HOW_TO_READ.format(entity=listed[0].entity)]
     lines[0] += _HOW_TO_READ_LISTS if any(map(lists_of, listed)) else ""
     for table in listed:
-        lines += _table_lines(table)
+        lines += _table_lines(table, filled(table))
     return "\n".join(lines)
 
 
-def _table_lines(table: ToolTable) -> Iterator[str]:
+def _table_lines(table: ToolTable, filled: Collection[str]) -> Iterator[str]:
     yield "".join(
         [
             _quote_name(table.name),
@@ -110,7 +118,9 @@ def _table_lines(table: ToolTable) -> Iterator[str]:
         if rule.is_inline:
             by_column.setdefault(rule.columns[0], []).append(rule)
     for column in table.columns.values():
-        yield f"  {_column_line(column, table, by_column.get(column.name, ()))}"
+        is_needed = column.required and column.name not in filled and "create" in table.verbs
+        line = _column_line(column, table, by_column.get(column.name, ()), is_needed=is_needed)
+        yield f"  {line}"
     if not table.read_only:
         yield from (f"  {rule.line}" for rule in rules if not rule.is_inline)
     if table.targets:
@@ -132,9 +142,10 @@ def _forbidden_verbs(table: ToolTable) -> str:
     return f" ({', '.join(f'no {verb}' for verb in missing)})" if missing else ""
 
 
-def _column_line(column: ToolColumn, table: ToolTable, rules: Sequence[Rule]) -> str:
-    required_mark = "*" if column.required and "create" in table.verbs else ""
-    mark = "?" if column.nullable else required_mark
+def _column_line(
+    column: ToolColumn, table: ToolTable, rules: Sequence[Rule], *, is_needed: bool
+) -> str:
+    mark = "?" if column.nullable else "*" * is_needed
     choices = [_join_choices(rule.choices) for rule in rules if rule.choices]
     notes = choices or [_column_type(column)]
     if table.verbs - {"delete"}:
@@ -312,7 +323,11 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
         table = parameters["properties"]["table"]
         table["enum"] = [each.name for each in tables]
         if describe:
-            table["description"] = description_of(tables) if reads else "its columns: see db_read"
+            table["description"] = (
+                description_of(tables, setting.filled_by_hooks)
+                if reads
+                else "its columns: see db_read"
+            )
         description = purpose + (_WITH_DRAFTS.get(name, "") if setting.drafts else "")
         yield name, description.format(**sizes), parameters
 
@@ -359,14 +374,9 @@ def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[S
     """Return the schemas of the kinds of filters; they are explained once, in `db_read`."""
     filters = [_lean(kinds[kind]) for kind in FILTER_KINDS]
     clause = filters[0]["properties"]
-    for operator, note, is_there in (
-        ("contains", _CONTAINS, _has_operator(setting.tables, "contains")),
-        ("similar", _SIMILAR, tool == "db_read" and _has_search_hook(setting)),
-    ):
-        if is_there:
-            clause["op"]["description"] += note
-        else:
-            clause["op"]["enum"].remove(operator)
+    clause["op"]["enum"] = operators = setting.operators(tool)
+    for operator, note in (("contains", _CONTAINS), ("similar", _SIMILAR)):
+        clause["op"]["description"] += note if operator in operators else ""
     if tool != "db_read":
         return [_without_description(each) for each in filters]
     path = _path_among(setting.tables)
@@ -380,18 +390,6 @@ def _add_label_notes(schema: Schema, setting: Setting) -> None:
         _LABEL_NOTES.keys() & schema["properties"] if setting.expect == "required" else ()
     ):
         schema["properties"][field]["description"] += _LABEL_NOTES[field]
-
-
-def _has_operator(tables: Iterable[ToolTable], operator: str) -> bool:
-    """Return whether a column of the tables can be compared by an operator."""
-    columns = (column for table in tables for column in table.columns.values())
-    return any(operator in column.values.operators for column in columns)
-
-
-def _has_search_hook(setting: Setting) -> bool:
-    """Return whether a hook may answer a search by meaning: any hook for reads may."""
-    hooks = (each for listed in setting.hooks.values() for each in listed)
-    return any(type(each).before_read is not Hooks.before_read for each in hooks)
 
 
 def _path_among(tables: Iterable[ToolTable]) -> str | None:

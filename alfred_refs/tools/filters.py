@@ -228,8 +228,14 @@ _REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # for the ref of a row with a c
 _TEXT = values_of(Text(), None)
 
 
-def check_filters(arguments: Arguments, table: ToolTable) -> None:
+def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = True) -> None:
     """Check every condition of a call.
+
+    Args:
+        arguments: of the call.
+        table: that they name.
+        has_search: whether a hook of the table may answer a search by meaning; without one, there
+            is no such operator or field.
 
     Raises:
         ToolError: one cannot be evaluated.
@@ -242,7 +248,7 @@ def check_filters(arguments: Arguments, table: ToolTable) -> None:
         plain = (each for each in arguments.filters if not is_semantic(each))
         filters = [*plain, *arguments.or_filters]
     for clause, negated in signed_clauses(filters):
-        check_clause(clause, table, negated=negated)
+        check_clause(clause, table, negated=negated, has_search=has_search)
 
 
 def is_semantic(given: object) -> bool:
@@ -250,13 +256,16 @@ def is_semantic(given: object) -> bool:
     return isinstance(given, FilterClause) and given.field == SEMANTIC and given.op == "similar"
 
 
-def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> None:
+def check_clause(
+    clause: FilterClause, table: ToolTable, *, negated: bool, has_search: bool = True
+) -> None:
     """Check one condition on rows of a table.
 
     Args:
         clause: the condition.
         table: the table.
         negated: whether it excludes the rows that it names.
+        has_search: as for `check_filters`.
 
     Raises:
         ToolError: it cannot be evaluated.
@@ -264,7 +273,7 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
     *path, name = path_of(clause.field, table)
     for at, step in enumerate(path, start=1):
         table = _target(clause, table, step, path[:at])
-    if name == SEMANTIC or clause.op == "similar":
+    if has_search and (name == SEMANTIC or clause.op == "similar"):
         raise _misplaced_search(clause)
     if name == ROW_REF and table.own is None:
         _check_row_ref(clause, table)

@@ -356,7 +356,7 @@ class Reader:
     def _ask_hooks(self, reading: Reading, table: ToolTable) -> None:
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
-            check_filters(reading.arguments, table)
+            check_filters(reading.arguments, table, has_search=self._setting.has_search(table))
 
     def _show_hooks(self, reading: Reading, rows: list[Row], shape: Shape, cut: list[str]) -> None:
         for hooks in self._setting.hooks_of(shape.table):

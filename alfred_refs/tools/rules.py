@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar, Final, Literal
@@ -318,6 +318,8 @@ class Hooks:
             which may hide values, must set `totals = True` to allow it.
         sql: whether a model may read the rows by SQL, which calls no hook. A hook with a
             `before_read` or an `after_read` must set `sql = True` to allow it.
+        fills: the attributes that `before_write` sets in new rows that lack them. A model is not
+            told that new rows need them.
 
     Example:
         >>> class Vegan(Hooks):
@@ -331,6 +333,7 @@ class Hooks:
 
     totals: ClassVar[bool | None] = None
     sql: ClassVar[bool | None] = None
+    fills: ClassVar[Collection[str]] = ()
 
     def allows_totals(self) -> bool:
         """Return whether a model may count rows and add up columns."""
@@ -342,6 +345,10 @@ class Hooks:
         own = type(self)
         is_silent = (own.before_read, own.after_read) == (Hooks.before_read, Hooks.after_read)
         return is_silent if self.sql is None else self.sql
+
+    def may_search(self) -> bool:
+        """Return whether the hook may answer a search by meaning."""
+        return type(self).before_read is not Hooks.before_read
 
     def before_read(self, read: Reading) -> None:
         """Inspect or change a read before it is executed."""

@@ -669,12 +669,16 @@ class Toolset:
             if tool in self.functions:
                 return self._call_function(call, self.functions[tool], given, repair)
             drafts = self._setting.drafts
-            checked = validate_arguments(tool, given, self._tool_names, drafts=drafts)
+            operators = self.memo(("operators", tool), partial(self._setting.operators, tool))
+            checked = validate_arguments(
+                tool, given, self._tool_names, drafts=drafts, operators=operators
+            )
             table = self.tables.by_name(checked.table)
             if repair.may_have_documents:
                 checked = read_documents(checked, self.tables)
             check_budget(checked, table, self._setting.max_written)
-            check_filters(checked, table)
+            has_search = tool == "db_read" and self._setting.has_search(table)
+            check_filters(checked, table, has_search=has_search)
             notes = notes_of(repair.removed, checked, self.tables)
             checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
             answer = _run_call(call, checked)
@@ -798,8 +802,9 @@ class Toolset:
             ToolError: there is no table of one of the names.
         """
         if tables is None:
-            return description_of(self.tables)
-        return description_of([self.tables.by_name(name) for name in tables])
+            return description_of(self.tables, self._setting.filled_by_hooks)
+        named = [self.tables.by_name(name) for name in tables]
+        return description_of(named, self._setting.filled_by_hooks)
 
     def _view_of(self, session: RefSession) -> SessionConversation:
         """Return the session's view of its conversation, checked against the toolset."""

@@ -27,6 +27,7 @@ from alfred_refs import (
     UnknownConversationError,
 )
 from alfred_refs.store.memory import MemoryStore
+from alfred_refs.tools import Toolset
 from tests import owned
 from tests.fix_owned import World
 from tests.owned import Animal, Ingredient, Line, Plan, Recipe, Secret, Shelf, User
@@ -368,6 +369,9 @@ def test_an_owners_criteria_serve_a_plain_session(
     ("owned_by", "options", "said"),
     [
         ({Recipe: "nothing"}, {}, "Recipe has no column or relationship 'nothing'"),
+        ({Recipe: "nothing", Line: "recipe"}, {}, "Recipe has no column or relationship"),
+        ({Recipe: "__tablename__"}, {}, "Recipe has no column or relationship '__tablename__'"),
+        ({int: "nothing"}, {}, "<class 'int'> is owned, and it is not mapped"),
         ({Line: "recipe"}, {}, "rows of 'lines' belong as those of 'recipes', which is not owned"),
         ({Recipe: "lines"}, {}, "is not many-to-one"),
         ({Recipe: "parent"}, {}, "belong to each other in a circle"),
@@ -383,6 +387,20 @@ def test_an_ownership_that_cannot_work_is_refused(
         pytest.raises(OwnershipError, match=said),
     ):
         session.scalars(select(Recipe)).all()
+
+
+def test_an_attribute_has_a_name() -> None:
+    """Anything else is refused as the ownership is made."""
+    wrong: Any = {Recipe: 5}
+    with pytest.raises(OwnershipError, match="is owned by 5, which is no attribute"):
+        Ownership(wrong)
+
+
+@pytest.mark.parametrize("owned_by", [{Recipe: "nothing"}, {Line: "nothing", Recipe: "user_id"}])
+def test_a_toolset_is_not_made_of_an_ownership_that_cannot_work(owned_by: Any) -> None:
+    """Though none of its own classes is the one with the mistake."""
+    with pytest.raises(OwnershipError, match="has no column or relationship 'nothing'"):
+        Toolset([Recipe], owner=Ownership(owned_by))
 
 
 def test_an_owner_is_somebody(ownership: Ownership) -> None:

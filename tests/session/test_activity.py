@@ -381,6 +381,43 @@ def test_an_insert_of_several_records_is_kept_as_far_as_it_tells_the_keys(
     assert known(conversation) == {}
 
 
+@pytest.mark.parametrize(
+    ("returned", "fetch", "is_kept"),
+    [
+        ([Recipe], lambda result: [each.name for each in result.scalars()], True),
+        ([Recipe.name, Recipe.id], lambda result: [name for name, _ in result], True),
+        (
+            [Recipe.id.label("key"), Recipe.name],
+            lambda result: [row.name for row in result],
+            False,
+        ),
+        ([Recipe.name], lambda result: [*result.scalars()], False),
+    ],
+)
+@pytest.mark.parametrize("form", ["values", "rows", "parameters"])
+def test_an_insert_is_kept_where_it_returns_the_key(
+    user: User,
+    conversation: Conversation,
+    returned: list[Any],
+    fetch: Callable[[Any], list[str]],
+    form: str,
+    *,
+    is_kept: bool,
+) -> None:
+    """By its own name, in whatever form values are given; a program gets all that is returned."""
+    statement = insert(Recipe).returning(*returned)
+    parameters = {"name": "a"} if form == "parameters" else None
+    if form != "parameters":
+        statement = statement.values([{"name": "a"}] if form == "rows" else {"name": "a"})
+    with user() as session:
+        assert fetch(session.execute(statement, parameters)) == ["a"]
+        session.commit()
+    if form == "parameters" or is_kept:  # SQLAlchemy has parameters returned with their keys
+        assert known(conversation) == {"recipe_1": ("created", "user")}
+    else:
+        assert known(conversation) == {}
+
+
 def _rolls_back(session: RefSession) -> None:
     session.rollback()
 

@@ -82,3 +82,24 @@ def test_the_exits_of_a_result_can_be_covered(tables: Engine) -> None:
         sqla.rewrite_write_info(read, lambda *_: pytest.fail("nothing was asked"))
         sqla.read_inserted_keys(read)
         assert read.scalars().all() == ["x"]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_returned_rows_can_be_read_beforehand(tables: Engine, driver: str) -> None:
+    """And are fetched afterwards as if nobody had, by a Core and an ORM result."""
+    table: Any = Recipe.__table__
+    made = insert(Recipe).values(name="x")
+    engine = create_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+    with Session(engine) as plain:
+        result: Any = plain.execute(made.returning(Recipe))
+        [[key]] = sqla.returned_identities(result.raw, [table.c.id])
+        assert result.scalars().one().id == key
+        core: Any = plain.connection().execute(made.returning(Recipe.name, Recipe.id))
+        [[key, name]] = sqla.returned_identities(core, [table.c.id, table.c.name])
+        assert (core.keys(), core.one(), name) == (["name", "id"], ("x", key), "x")
+        core = plain.connection().execute(made.returning(Recipe.name))
+        assert sqla.returned_identities(core, [table.c.id]) == []
+        assert core.scalar_one() == "x"
+        core = plain.connection().execute(made)
+        assert sqla.returned_identities(core, [table.c.id]) == []
+    engine.dispose()

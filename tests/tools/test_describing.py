@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from typing import Any
 
 import pytest
 from sqlalchemy import Computed, Enum, ForeignKey, Text, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from alfred_refs.tools import ToolError, Toolset
+from alfred_refs import RefSession, SetupError
+from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
 from alfred_refs.tools.definitions import MAX_CHOICES
 from tests.tools.conftest import MODELS
-from tests.tools.models import Cuisine, Dish, Key
+from tests.tools.models import Cuisine, Dish, Key, Serving
 
 HOW_TO_READ = (
     "Under each table its columns. '*': a new row needs it. '?': may be null. 'dish ref': a text "
@@ -60,6 +63,61 @@ servings
   place*: integer, not changed later
   note?: text, unique
   unique together: dish_id, place"""
+
+
+class Placing(Hooks):
+    """Gives each new serving the next place."""
+
+    fills = ("place",)
+
+    def before_write(self, write: Writing) -> None:
+        """Fill it in."""
+        for n, record in enumerate(write.records, start=7):
+            record.setdefault("place", n)
+
+
+class Promising(Hooks):
+    """Does not do what it says."""
+
+    fills = ("place",)
+
+
+def test_what_a_hook_fills_is_not_needed(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """A model is not told to give it, in definitions and texts, and may; the hook has its way."""
+    assert dishes
+    toolset = Toolset(MODELS, hooks={Serving: [Placing()]})
+    plain = Toolset(MODELS)
+    described, expected = (
+        [each.describe(["servings"]), json.dumps(each.schemas("mcp"))] for each in (toolset, plain)
+    )
+    assert all("place*: integer" in text for text in expected)
+    assert described == [text.replace("place*: ", "place: ") for text in expected]
+
+    toolset.call(session, "db_read", {"table": "dishes"})
+    row = {"dish_id": "dish_1", "note": "late"}
+    asked = {"table": "servings", "data": row}
+    confirmed = {**asked, "data": {**row, "_dish_id_label": _name(session)}}
+    assert toolset.call(session, "db_create", confirmed)["rows"][0]["place"] == 7
+    lacking = Toolset(MODELS, hooks={Serving: [Promising()]}, expect="optional")
+    assert lacking.call(session, "db_create", asked)["error"]["code"] == "missing_value"
+
+
+def _name(session: RefSession) -> str:
+    name: str = session.get_one(Dish, "dish_1").name or ""
+    session.rollback()
+    return name
+
+
+def test_a_hook_fills_columns() -> None:
+    """Anything else is refused as the toolset is made."""
+
+    class Odd(Hooks):
+        fills = ("lid",)
+
+    with pytest.raises(SetupError, match="a hook of 'Serving' fills 'lid', which is no column"):
+        Toolset(MODELS, hooks={Serving: [Odd()]})
 
 
 def test_tables_are_described() -> None:

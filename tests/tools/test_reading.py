@@ -405,15 +405,79 @@ def test_a_hook_refuses(session: RefSession) -> None:
 
 @pytest.mark.usefixtures("dishes")
 def test_no_search_by_meaning_without_a_hook(call: Call) -> None:
-    """It is refused, not left out; nor inside a group."""
+    """It is refused, not left out; nor inside a group; and no error offers it."""
     similar = {"field": "_semantic", "op": "similar", "value": "warm"}
     assert call("db_read", table="dishes", filters=[similar])["error"]["code"] == (
         "no_semantic_search"
     )
-    inside = call("db_read", table="dishes", filters=[{"not": similar}])
-    assert inside["error"]["code"] == "invalid_filter"
-    written = call("db_delete", table="dishes", filters=[similar])
-    assert written["error"]["code"] == "invalid_filter"
+    asked: list[tuple[str, dict[str, Any], str]] = [
+        ("db_read", {"filters": [{"not": similar}]}, "unknown_column"),
+        ("db_read", {"or_filters": [similar]}, "unknown_column"),
+        ("db_read", {"filters": [{**similar, "field": "name"}]}, "invalid_filter"),
+        ("db_read", {"filters": [{**similar, "field": "parts.note"}]}, "invalid_filter"),
+        ("db_read", {"filters": [{**similar, "op": "like"}]}, "invalid_arguments"),
+        (
+            "db_read",
+            {"filters": [{"field": "_semantic", "op": "=", "value": "a"}]},
+            "unknown_column",
+        ),
+        ("db_delete", {"filters": [similar]}, "unknown_column"),
+    ]
+    for tool, arguments, code in asked:
+        error = call(tool, table="dishes", **arguments)["error"]
+        assert error["code"] == code, arguments
+        offered = error["message"].replace("cannot be 'similar'", "")
+        assert "similar" not in offered
+        assert "_semantic" not in offered.replace("no column '_semantic'", "")
+
+
+class Searching(Hooks):
+    """May answer a search by meaning."""
+
+    def before_read(self, read: Reading) -> None:
+        """Find nothing."""
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_search_by_meaning_has_its_place(session: RefSession) -> None:
+    """Where a hook may answer it, errors say where it is given."""
+    toolset = Toolset(MODELS, hooks={Dish: [Searching()]})
+    similar = {"field": "_semantic", "op": "similar", "value": "warm"}
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("db_read", {**similar, "op": "="}, "cannot be '='; use 'similar' with a text"),
+        ("db_read", {**similar, "field": "name"}, "use field '_semantic', or 'ilike' on a text"),
+        ("db_read", {"or": [similar]}, "inside a group or a path, or in a write"),
+        ("db_read", {**similar, "op": "like"}, "'contains', 'similar'"),
+        ("db_delete", {**similar, "op": "like"}, "'contains'; look"),
+    ]
+    for tool, filter_, message in cases:
+        asked = {"table": "dishes", "filters": [filter_]}
+        assert message in toolset.call(session, tool, asked)["error"]["message"]
+    other = {"table": "cuisines", "filters": [{**similar, "field": "name"}]}
+    assert "_semantic" not in toolset.call(session, "db_read", other)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"or_filters": [{"filters": [{"field": "name", "op": "=", "value": "Korma"}]}]},
+        {"or_filters": {"filters": {"field": "name", "op": "=", "value": "Korma"}}},
+        {"filters": [{"or_filters": []}]},
+        {"filters": [{"column": "name", "op": "=", "value": "Korma"}]},
+        {"filters": [{"not": {"name": "Korma"}}]},
+    ],
+)
+def test_what_a_filter_is_is_said_where_it_is_something_else(
+    call: Call, arguments: dict[str, Any]
+) -> None:
+    """With the place of the one that is not."""
+    error = call("db_read", table="dishes", **arguments)["error"]
+    assert error["code"] == "invalid_arguments"
+    assert (
+        "a filter has 'field', 'op' and 'value', or it has 'and', 'or' or 'not'"
+        in (error["message"])
+    )
+    assert error["field"] in ("or_filters.0", "filters.0", "filters.0.not")
 
 
 # What it counts

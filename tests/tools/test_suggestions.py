@@ -74,10 +74,11 @@ def test_nothing_of_classes_that_are_not_listed_is_offered(
         assert error["known"] == listed == named
 
 
+@pytest.mark.usefixtures("dishes")
 def test_a_draft_of_another_entity_is_not_offered_for_itself(
     call: Call, conversation: Conversation
 ) -> None:
-    """What could be used are drafts of the entity that is needed, if there are any."""
+    """What could be used are drafts and rows of the entity that is needed, if there are any."""
     conversation.draft(Cuisine, {"name": "Thai"})
     asked = {"table": "dishes", "filters": by("id", "gen_cuisine_1")}
     error = call("db_read", **asked)["error"]
@@ -88,6 +89,8 @@ def test_a_draft_of_another_entity_is_not_offered_for_itself(
     )
     conversation.draft(Dish, {"name": "Dal"})
     assert call("db_read", **asked)["error"]["known"] == [FIRST]
+    call("db_read", table="dishes", limit=2)
+    assert call("db_read", **asked)["error"]["known"] == [FIRST, "dish_1", "dish_2"]
 
 
 @pytest.mark.usefixtures("dishes")
