@@ -37,7 +37,13 @@ from typing import Any, Literal
 
 from alfred_refs.errors import ContextError, KeyShownError
 from alfred_refs.mapping.keys import Key, parse_ref
-from alfred_refs.mapping.text import WordReplacer, replace_keys, search_keys, words_in
+from alfred_refs.mapping.text import (
+    WordReplacer,
+    escape_surrogates,
+    replace_keys,
+    search_keys,
+    words_in,
+)
 
 Unknown = Literal["mask", "refuse"]
 """What to do with a key that has no ref: write `<key>` in its place, or raise."""
@@ -156,7 +162,7 @@ def _json(value: Any) -> Any:
         value = value.model_dump(mode="json")
     match value:
         case str() | uuid.UUID() as text:
-            return str(text)
+            return escape_surrogates(str(text))
         case Mapping() as names:
             return dict(names)
         case bytes() | bytearray() | memoryview():

@@ -128,6 +128,16 @@ def redact_keys(text: str, ref_of: RefOf = lambda _: None) -> str:
     return "".join([*pieces, text[end:]]) if pieces else text
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def escape_surrogates(text: str) -> str:
+    r"""Return a text that has a UTF-8 form: lone surrogates become escapes such as `\ud800`."""
+    if text.isascii() or _SURROGATE.search(text) is None:
+        return text
+    return text.encode(errors="backslashreplace").decode()
+
+
 KEY_MARGIN = 100
 """Characters after a cut in which a key that the cut goes through ends, in every spelling."""
 

@@ -58,7 +58,7 @@ from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import foreign_row, still_referenced, too_many_rows
 from alfred_refs.tools.payload import Record
 from alfred_refs.tools.rules import Row, Writing
-from alfred_refs.tools.serialization import has_integer_text, restore_integers
+from alfred_refs.tools.serialization import may_be_restored, restore
 from alfred_refs.tools.tables import ToolTable, Verb
 
 Arguments = DbCreate | DbUpdate | DbDelete | DbEditList
@@ -152,17 +152,15 @@ def check_create(table: ToolTable, names: Iterable[str]) -> None:
 
 
 def assign_changes(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
-    """Assign values to the attributes of instances; documents keep their large integers."""
+    """Assign values to the attributes of instances; documents keep what is shown otherwise."""
     for instance in instances:
-        set_values(instance, with_stored_integers(instance, record))
+        set_values(instance, restored_values(instance, record))
 
 
-def with_stored_integers(instance: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with the integers of stored documents; see `restore_integers`."""
+def restored_values(instance: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with those of stored documents that are shown otherwise; see `restore`."""
     return {
-        name: restore_integers(value, getattr(instance, name))
-        if has_integer_text(value)
-        else value
+        name: restore(value, getattr(instance, name)) if may_be_restored(value) else value
         for name, value in values.items()
     }
 

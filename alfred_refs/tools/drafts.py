@@ -113,7 +113,7 @@ from alfred_refs.tools.preconditions import (
     split_reach,
 )
 from alfred_refs.tools.rules import Row
-from alfred_refs.tools.serialization import integers_as_text, restore_integers
+from alfred_refs.tools.serialization import as_shown, restore
 from alfred_refs.tools.tables import (
     ROW_REF,
     ToolColumn,
@@ -425,7 +425,7 @@ def _is_nested(value: Any) -> bool:
 
 def _typed(value: Any) -> tuple[bool, Any]:
     """Return a value for comparison; in Python, `True` equals 1."""
-    return isinstance(value, bool), integers_as_text(value)
+    return isinstance(value, bool), as_shown(value)
 
 
 STATE = "_draft"
@@ -824,7 +824,7 @@ def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> di
     for name, value in changes.items():
         column = own_table.columns.get(name)
         if column is not None and column.values.family == "json":
-            changes[name] = restore_integers(value, draft.content.get(name))
+            changes[name] = restore(value, draft.content.get(name))
     return _merge_changes(draft.content, changes, own_table)
 
 

@@ -62,7 +62,7 @@ from alfred_refs.tools.cascades import (
     Changes,
     check_create,
     check_update,
-    with_stored_integers,
+    restored_values,
 )
 from alfred_refs.tools.drafts import DraftLists
 from alfred_refs.tools.errors import ToolError, fixed_item, foreign_row, unordered_list
@@ -70,7 +70,7 @@ from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions
 from alfred_refs.tools.payload import check_complete, new_records, refs_of_records, update_record
 from alfred_refs.tools.preconditions import differences, item_mismatch
-from alfred_refs.tools.serialization import integers_as_text
+from alfred_refs.tools.serialization import as_shown
 from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_by_name
 from alfred_refs.tools.writing import Deleter
 
@@ -110,8 +110,8 @@ class ItemRules(Rules):
         if item_mismatch(item, expect) is None:
             return None
         shown = self._item_to_json(item, depth)
-        shown = integers_as_text(shown)
-        return None if shown == integers_as_text(expect) else repr(shown)
+        shown = as_shown(shown)
+        return None if shown == as_shown(expect) else repr(shown)
 
     def _item_to_json(self, item: Item, depth: int) -> Any:
         """Return an item of an array or a document as JSON."""
@@ -300,7 +300,7 @@ class ListEditor:
         shown = ListAnswers(self._call, self._list)
         plan = plan_of(snapshot, outcome)
         for each in plan.changed:
-            each.values = with_stored_integers(each.row, each.values)
+            each.values = restored_values(each.row, each.values)
         self._check(plan)
         if arguments.preview:
             return shown.answer(arguments, snapshot, outcome.modified, [])

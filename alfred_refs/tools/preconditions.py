@@ -72,7 +72,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.filters import names_rows, refs_in, row_refs
 from alfred_refs.tools.payload import item_table
-from alfred_refs.tools.serialization import integers_as_text, limit_depth, replace_keys
+from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
@@ -183,15 +183,15 @@ def differing_values(
         column = table.column(name)
         expected, (actual, _) = column.accept(json_value), limit_depth(value_of(column))
         pair = column.show(expected), column.show(actual)
-        if expected != actual and integers_as_text(pair[0]) != integers_as_text(pair[1]):
+        if expected != actual and as_shown(pair[0]) != as_shown(pair[1]):
             yield name, *pair
 
 
 def item_mismatch(item: Item, expect: Any) -> str | None:
     """Return what an item of a list is instead of what is expected; see `mismatch_of`."""
     if isinstance(item.value, Document):
-        item = replace(item, value=Document(integers_as_text(item.value.value)))
-    return mismatch_of(item, integers_as_text(expect))
+        item = replace(item, value=Document(as_shown(item.value.value)))
+    return mismatch_of(item, as_shown(expect))
 
 
 _UNCHANGED = "nothing was changed"

@@ -1,4 +1,4 @@
-"""Serialization of answers: JSON, keys replaced, texts and depth limited.
+r"""Serialization of answers: JSON, keys replaced, texts and depth limited.
 
 Everything that a model receives passes through `replace_keys` once. It takes rows, notes and
 errors with texts as they are stored, and returns JSON in which each key in a text or in a field's
@@ -13,8 +13,9 @@ An answer without keys asks nothing. `payload.decode_arguments` reverses this.
 {'note': 'see <recipe_1>', 'count': 1}
 
 An integer beyond `MAX_INTEGER` becomes text, because many clients read JSON numbers as floats and
-round it. A column of numbers accepts the text. In a document a text is a text: `restore_integers`
-makes an integer of it again where the stored document has that integer.
+round it. A column of numbers accepts the text. Half of a surrogate pair, which JSON in a database
+may have and UTF-8 has not, becomes an escape such as `\ud800`. In a document a text is a text:
+`restore` takes it for the other value where the stored document has that.
 
 Values that are not plain text have types of their own: `Verbatim` is not searched for keys,
 `CutText` is the head of a long text, `QuotedText` is shown in quotes, `KeyNumber` is an integer in
@@ -59,6 +60,7 @@ from alfred_refs.mapping import (
     column_named,
     cut_mark,
     encode_marks,
+    escape_surrogates,
     head,
     key_spellings,
     key_table,
@@ -236,6 +238,7 @@ MAX_INTEGER = 2**53
 """The largest integer that is a JSON number: a float holds each up to this one exactly."""
 
 _LONG_INTEGER = re.compile("-?([1-9][0-9]{15,})")
+_ESCAPE = "\\ud"  # what an escaped surrogate begins with
 
 
 def is_number(value: int) -> bool:
@@ -254,20 +257,21 @@ def is_integer_text(value: Any) -> bool:
     return match is not None and (len(match[1]), match[1]) > (16, str(MAX_INTEGER))
 
 
-def has_integer_text(value: Any) -> bool:
-    """Return whether a document has such a text."""
-    if isinstance(value, dict | list):
-        return any(map(has_integer_text, value.values() if isinstance(value, dict) else value))
-    return is_integer_text(value)
+def as_shown(value: Any) -> Any:
+    """Return a document with its values as answers show them, for comparison."""
+    return _as_shown(limit_depth(value)[0])
 
 
-def integers_as_text(value: Any) -> Any:
-    """Return a document in which integers beyond `MAX_INTEGER` are texts, as in answers."""
+def _as_shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_shown_leaf(name): _as_shown(each) for name, each in value.items()}
+    return list(map(_as_shown, value)) if isinstance(value, list) else _shown_leaf(value)
 
-    def leaf(each: Any, _: str | None) -> Any:
-        return each if type(each) is not int or is_number(each) else integer_text(each)
 
-    return map_document(limit_depth(value)[0], {}, leaf)
+def _shown_leaf(value: Any) -> Any:
+    if type(value) is int and not is_number(value):
+        return integer_text(value)
+    return escape_surrogates(value) if isinstance(value, str) else value
 
 
 def text_as_integers(value: Any) -> Any:
@@ -279,33 +283,51 @@ def text_as_integers(value: Any) -> Any:
     return map_document(value, {}, leaf)
 
 
-def restore_integers(value: Any, stored: Any) -> Any:
-    """Return a document with the integers that the stored one has, where it has their texts.
+def has_integer_text(value: Any) -> bool:
+    """Return whether a document has the text of such an integer."""
+    return _any_text(value, is_integer_text)
+
+
+def may_be_restored(value: Any) -> bool:
+    """Return whether a document has a text that may be shown in place of another value."""
+    return _any_text(value, lambda text: is_integer_text(text) or _ESCAPE in text)
+
+
+def _any_text(value: Any, condition: Callable[[str], bool]) -> bool:
+    if isinstance(value, dict | list):
+        inside = value.values() if isinstance(value, dict) else value
+        return any(_any_text(each, condition) for each in inside)
+    return isinstance(value, str) and condition(value)
+
+
+def restore(value: Any, stored: Any) -> Any:
+    """Return a document with stored values in place of the texts that they were shown as.
 
     Args:
-        value: as a model gave it, which was shown integers beyond `MAX_INTEGER` as texts.
+        value: as a model gave it.
         stored: the document that it replaces.
     """
     stored, _ = limit_depth(stored)
-    integers: dict[str, int] = {}
+    values: dict[str, Any] = {}
 
     def note(each: Any, _: str | None) -> None:
-        if type(each) is int and not is_number(each):
-            integers[integer_text(each)] = each
+        shown = _shown_leaf(each)
+        if shown is not each:
+            values[shown] = each
 
     map_document(stored, {}, note)
-    return _restored(value, stored, integers) if integers else value
+    return _restored(value, stored, values) if values else value
 
 
-def _restored(value: Any, stored: Any, integers: Mapping[str, int]) -> Any:
+def _restored(value: Any, stored: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(value, dict):
         others = stored if isinstance(stored, dict) else {}
-        return {name: _restored(each, others.get(name), integers) for name, each in value.items()}
+        return {name: _restored(each, others.get(name), values) for name, each in value.items()}
     if isinstance(value, list):
         items = stored[: len(value)] if isinstance(stored, list) else []
-        return [_restored(each, item, integers) for each, item in zip_longest(value, items)]
+        return [_restored(each, item, values) for each, item in zip_longest(value, items)]
     # the stored document may have an integer and its text
-    return integers.get(value, value) if isinstance(value, str) and value != stored else value
+    return values.get(value, value) if isinstance(value, str) and value != stored else value
 
 
 def replace_keys(
@@ -334,7 +356,8 @@ def is_plain(value: Any) -> bool:
     """Return whether a value is sent unchanged: a short text, small integer, boolean or null."""
     kind = type(value)
     if kind is str:
-        return len(value) < _MIN_KEY_LENGTH and "<" not in value
+        is_short = len(value) < _MIN_KEY_LENGTH and "<" not in value
+        return is_short and (value.isascii() or escape_surrogates(value) is value)
     if kind is int:
         return is_number(value)
     return value is None or kind is bool
@@ -397,6 +420,9 @@ class _KeyReplacer:
     def _collect_text(self, text: str) -> str:
         if isinstance(text, Verbatim):
             return str(text)  # a plain str, so that replace() skips it
+        escaped = escape_surrogates(text)
+        if escaped is not text:
+            text = CutText(escaped, text.more) if isinstance(text, CutText) else escaped
         if self._longest is not None and not isinstance(text, CutText):
             text = shorten_text(text, self._longest)
         found = dict.fromkeys(key_spellings(text))

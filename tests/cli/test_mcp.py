@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.client import ConnectMode
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, text
 
 from alfred_refs.cli.commands import alfred_refs
 from alfred_refs.cli.mcp import reflect_desk
@@ -281,6 +281,26 @@ async def test_a_reflected_database_is_served(bare_url: str, tmp_path: Path) -> 
     assert "after a restart they name other rows" in instructions
     assert all(ref in told for ref in ("company_1", "person_2", "part_1", "stock_1", "user_1"))
     assert [key for key in KEYS if key in told] == []
+
+
+@pytest.mark.slow
+async def test_half_of_a_surrogate_pair_does_not_end_the_server(
+    database_url: str, tmp_path: Path
+) -> None:
+    """It has no UTF-8 form, and the writer of the protocol would raise an error."""
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text("create table notes (id serial primary key, doc json)"))
+        connection.execute(text(r"""insert into notes (doc) values ('{"x": "\ud800"}')"""))
+    engine.dispose()
+    env = {"ALFRED_REFS_DATABASE_URL": database_url}
+    async with over_stdio("--reflect", env=env, cwd=str(tmp_path)) as client:
+        read = await client.call_tool("db_read", {"table": "notes"})
+        tools = await client.list_tools()
+
+    assert read.structured_content is not None
+    assert read.structured_content["rows"] == [{"id": "note_1", "doc": {"x": "\\ud800"}}]
+    assert len(tools.tools) == 1
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from alfred_refs.tools.serialization import (
     MAX_INTEGER,
     is_integer_text,
     is_plain,
-    restore_integers,
+    restore,
 )
 
 BIG = MAX_INTEGER + 1
@@ -311,7 +311,7 @@ def test_integers_are_restored_from_the_stored_document(
     given: Any, stored: Any, restored: Any
 ) -> None:
     """Also at another place; a text that is stored there is a text."""
-    assert repr(restore_integers(given, stored)) == repr(restored)
+    assert repr(restore(given, stored)) == repr(restored)
 
 
 def test_only_what_answers_write_is_the_text_of_an_integer() -> None:
