@@ -211,7 +211,7 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
         desk.conversation(conversation or "mcp", owner)  # raises here, not at the first request
     options: dict[str, Any] = {}
     if conversation is not None:
-        options["whose"] = lambda _: (conversation, owner)
+        options |= {"whose": lambda _: (conversation, owner), "begin_turns": True}
     elif owner is not None:
         options["owner_of"] = lambda _: owner
     return server_of(

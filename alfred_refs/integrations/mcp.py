@@ -32,7 +32,9 @@ application passes such a function, otherwise:
 - The conversation is the one that the client names in `_meta`, as `alfred-refs/conversation`. The
   registry refuses it if it belongs to another owner. Where rows have no owners but clients have
   tokens, the name is prefixed with a digest of the token's principal, and is private in that way.
-- A client that names none has one conversation per principal. The protocol has no sessions.
+- A client that names none has one conversation per principal. The protocol has no sessions. A
+  client cannot name such a conversation, so nobody can use the id of another principal's.
+- Each call of a tool begins a turn, because clients have none: the history shows them in order.
 
 | request of Ada | with `Ownership` | without |
 | --- | --- | --- |
@@ -145,6 +147,7 @@ def server_of(
     instructions: str | None = None,
     read_only: bool = False,
     owner_of: OwnerOf | None = None,
+    begin_turns: bool | None = None,
 ) -> Server[Any]:
     """Return a server with a toolset's tools, to be run on any transport of the SDK.
 
@@ -161,6 +164,8 @@ def server_of(
         read_only: whether to leave out tools that write.
         owner_of: returns the owner for an access token, which is `None` if there is none. The
             default is the token's subject.
+        begin_turns: whether each call of a tool begins a turn of its conversation. The default is
+            to do so without `whose`: a conversation of the application has turns of its own.
 
     Raises:
         SetupError: `desk` is not a bound toolset, or `owner_of` is passed together with `whose` or
@@ -188,9 +193,11 @@ def server_of(
             "owner_of was passed " + ("with whose" if whose else "for a toolset without owners"),
             "let whose return the owner, or use Toolset(..., owner=Ownership(...))",
         )
+    if begin_turns is None:
+        begin_turns = whose is None
     if whose is None:
         whose = _caller_from_token((owner_of or _subject_of) if has_owners else None)
-    executor = _Executor(desk, whose)
+    executor = _Executor(desk, whose, begin_turns=begin_turns)
     tools, resources = _Tools(executor, read_only=read_only), _Resources(executor)
     return Server(
         name,
@@ -382,8 +389,9 @@ class _Executor:
     whether it belongs to another owner or has an invalid id, so that ids cannot be probed.
     """
 
-    def __init__(self, desk: BoundToolset, whose: Whose) -> None:
+    def __init__(self, desk: BoundToolset, whose: Whose, *, begin_turns: bool) -> None:
         self.desk = desk
+        self._begin_turns = begin_turns
         self._whose = whose
         self._limiter = anyio.CapacityLimiter(desk.connections or _MAX_THREADS)
 
@@ -394,7 +402,9 @@ class _Executor:
             async with self._limiter:
                 # a thread cannot be cancelled: it counts until it is done
                 with anyio.CancelScope(shield=not self.desk.is_async):
-                    answer = await self.desk.call_async(conversation, owner, tool, arguments)
+                    answer = await self.desk.call_async(
+                        conversation, owner, tool, arguments, begin_turn=self._begin_turns
+                    )
         except (UnknownConversationError, ConversationIdError):
             return ToolAnswer({"error": _UNKNOWN_CONVERSATION})
         return answer
@@ -431,6 +441,10 @@ def _caller_from_token(owner_of: OwnerOf | None) -> Whose:
             return _own_id(token, owner), owner
         if not isinstance(name, str):
             raise ConversationIdError("the name of a conversation is not a string", "pass one")
+        if name == _ID_PREFIX or name.startswith(f"{_ID_PREFIX}:"):
+            raise ConversationIdError(
+                f"the id {name!r} is one that the server gives", "name another one"
+            )
         # without owners the registry cannot tell principals apart, so their names must differ
         is_shared = token is not None and owner_of is None
         return f"{_own_id(token, owner)}:{name}" if is_shared else name, owner

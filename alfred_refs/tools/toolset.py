@@ -188,7 +188,15 @@ class BoundToolset:
         self._threads = _Locks(threading.Lock)
         self._tasks = _Locks(asyncio.Lock)
 
-    def call(self, conversation: str, owner: Any, tool: str, arguments: Any) -> ToolAnswer:
+    def call(
+        self,
+        conversation: str,
+        owner: Any,
+        tool: str,
+        arguments: Any,
+        *,
+        begin_turn: bool = False,
+    ) -> ToolAnswer:
         """Call a tool in a session of its own, and return the answer.
 
         A call that PostgreSQL rolled back because of another transaction (SQLSTATE 40001, 40P01)
@@ -199,6 +207,8 @@ class BoundToolset:
             owner: the owner, as `Ownership.of` takes it; `None` if the toolset has no `Ownership`.
             tool: the name of the tool.
             arguments: JSON values, or JSON text; `None` or `""` for no arguments.
+            begin_turn: whether the call is a turn of its own. Turns of users begin by
+                `Conversation.begin_turn`; a server whose clients have none numbers calls so.
 
         Raises:
             SetupError: the sessions are asynchronous, or an owner is missing or not expected.
@@ -215,6 +225,8 @@ class BoundToolset:
                 return self.toolset.call(session, tool, arguments)
 
         with self._write_lock(self._threads, tool, conversation, owner):
+            if begin_turn:
+                given["conversation"].begin_turn()
             try:
                 answer = attempt()
             except DBAPIError as error:
@@ -224,7 +236,13 @@ class BoundToolset:
         return ToolAnswer(answer)
 
     async def call_async(
-        self, conversation: str, owner: Any, tool: str, arguments: Any
+        self,
+        conversation: str,
+        owner: Any,
+        tool: str,
+        arguments: Any,
+        *,
+        begin_turn: bool = False,
     ) -> ToolAnswer:
         """Call a tool without blocking the event loop.
 
@@ -236,6 +254,7 @@ class BoundToolset:
             owner: as for `call`.
             tool: as for `call`.
             arguments: as for `call`.
+            begin_turn: as for `call`.
 
         Raises:
             SetupError: an owner is missing or not expected.
@@ -245,8 +264,12 @@ class BoundToolset:
         )
         async with order:
             if not self.is_async:
-                return await asyncio.to_thread(self.call, conversation, owner, tool, arguments)
+                return await asyncio.to_thread(
+                    self.call, conversation, owner, tool, arguments, begin_turn=begin_turn
+                )
             given = self._session_arguments(conversation, owner)
+            if begin_turn:
+                await given["conversation"].aio.begin_turn()
 
             async def attempt() -> Answer:
                 async with self.sessions(**given) as session:

@@ -128,6 +128,65 @@ async def test_a_client_cannot_name_anothers_conversation(
     assert "for Bob" in text_of(told[6])
 
 
+async def test_nobody_can_claim_the_conversation_of_another_principal(
+    desk: BoundToolset, shop_registry: RefRegistry
+) -> None:
+    """Though its id is known: a client cannot name it, be it the first to try, or its own."""
+    async with Client(served(desk, shop.BOB)) as bob:
+        await bob.call_tool("db_read", ORDERS)
+    [known] = [info.id for info in shop_registry.conversations()]
+    shop_registry.conversation(known, owner=shop.BOB).forget()
+    names = [known, "mcp", "mcp:", "mcp:mine"]
+    async with Client(served(desk)) as ada:
+        told = [await ada.call_tool("db_read", ORDERS, meta=named(name)) for name in names]
+        other = await ada.call_tool("db_read", ORDERS, meta=named("mcp-7"))
+    async with Client(served(desk, shop.BOB)) as bob:
+        own = await bob.call_tool("db_read", ORDERS)
+        told += [await bob.call_tool("db_read", ORDERS, meta=named(known))]
+
+    assert "for Bob" in text_of(own)
+    assert not other.is_error
+    assert [json.loads(text_of(each))["error"]["code"] for each in told] == [
+        "unknown_conversation"
+    ] * 5
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_each_call_of_a_client_without_turns_is_one(
+    shop_engine: Engine, shop_registry: RefRegistry, *, is_async: bool
+) -> None:
+    """So that what was done can be told apart; a failed call is one too, a resource is none."""
+    engine = create_async_engine(shop_engine.url)
+    sessions: Any = (
+        async_sessionmaker(engine, class_=AsyncRefSession)
+        if is_async
+        else sessionmaker(shop_engine, class_=RefSession)
+    )
+    desk = shop.toolset(None).bind(sessions, registry=shop_registry)
+    async with Client(server_of(desk, name="shop")) as client:
+        await client.call_tool("db_read", {"table": "customers"})
+        await client.call_tool("db_read", {"table": "nothing"})
+        await read(client, "refs://conversation")
+        await client.call_tool("db_create", new_order("new"))
+    await engine.dispose()
+
+    chat = shop_registry.conversation("mcp")
+    turns = {str(each.ref): (each.first_turn, each.last_turn) for each in chat.activity().entries}
+    assert (chat.turn, turns["customer_2"], turns["order_1"]) == (3, (1, 1), (3, 3))
+
+
+@pytest.mark.parametrize("begin_turns", [None, True])
+async def test_a_conversation_of_the_application_has_its_own_turns(
+    desk: BoundToolset, shop_registry: RefRegistry, *, begin_turns: bool | None
+) -> None:
+    """Unless the server is to begin them."""
+    server = server_of(desk, lambda _: ("desk-1", shop.BOB), name="shop", begin_turns=begin_turns)
+    async with Client(server) as client:
+        await client.call_tool("db_read", ORDERS)
+
+    assert shop_registry.conversation("desk-1", owner=shop.BOB).turn == (1 if begin_turns else 0)
+
+
 async def test_the_application_says_whose_a_request_is(
     desk: BoundToolset, shop_registry: RefRegistry
 ) -> None:
