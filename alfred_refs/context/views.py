@@ -313,11 +313,16 @@ def _entity_view(
     shown = RowView(ref=ref)
     if row is not None and nesting is not None and ref in nesting.views:
         shown = nesting.views[ref]
+    status, label = _status(entry, current), entry.label
+    if row is not None:
+        label = row.label
+    elif status == "not visible" and len(entry.fields or ()) <= 1:
+        label = None  # no more than its ref was ever shown
     return EntityView(
         ref=ref,
         entity=entry.ref.entity,
-        label=entry.label if row is None else row.label or entry.label,
-        status=_status(entry, current),
+        label=label,
+        status=status,
         first_turn=entry.first_turn,
         last_turn=entry.last_turn,
         reason=entry.reason,

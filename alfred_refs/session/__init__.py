@@ -27,4 +27,4 @@ because it needs greenlet.
 
 from .drafts import Builder as Builder, Link as Link
 from .lookups import Identity as Identity, MissingRows as MissingRows
-from .session import RefSession as RefSession
+from .session import RefSession as RefSession, with_keys as with_keys

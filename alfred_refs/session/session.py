@@ -52,7 +52,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 from weakref import ref
 
-from sqlalchemy import Connection, Result, event, inspect
+from sqlalchemy import Connection, Executable, Result, event, inspect
 from sqlalchemy.orm import (
     InstanceState,
     ORMExecuteState,
@@ -80,11 +80,13 @@ from alfred_refs.session.translation import (
     mint_on_fetch,
     prepare,
     resolve_assigned_expressions,
+    statement_with_keys,
 )
 from alfred_refs.sqla import State
 from alfred_refs.store import Activity, Actor
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=Executable)
 
 
 class RefSession(sqla.HookedSession):
@@ -390,6 +392,17 @@ class RefSession(sqla.HookedSession):
 
 
 # Statements
+
+
+def with_keys(session: RefSession, statement: _E) -> _E:
+    """Return a statement with keys in place of its refs, as a part of one with `raw_keys`.
+
+    Raises:
+        BadRefError: a ref cannot be used.
+        UntranslatableError: the statement has no translation.
+    """
+    translation = session._translation
+    return statement if translation is None else statement_with_keys(statement, translation)
 
 
 @event.listens_for(RefSession, "do_orm_execute")

@@ -44,7 +44,16 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 from weakref import ref
 
-from sqlalchemy import BindParameter, ClauseElement, Column, CursorResult, Result, inspect, update
+from sqlalchemy import (
+    BindParameter,
+    ClauseElement,
+    Column,
+    CursorResult,
+    Executable,
+    Result,
+    inspect,
+    update,
+)
 from sqlalchemy.exc import CircularDependencyError, IntegrityError
 from sqlalchemy.orm import ORMExecuteState, Session
 
@@ -76,6 +85,7 @@ from alfred_refs.store import Activity, Actor
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_E = TypeVar("_E", bound=Executable)
 
 
 class Translation:
@@ -455,15 +465,28 @@ def resolve_assigned_expressions(states: Iterable[State], translation: Translati
 
 def _resolve_expression(column: Any, value: Any, translation: Translation) -> Any:
     """Return an SQL expression for a column with keys in place of its refs."""
-    statement, plan, values = translation.plans.of(update(column.table).values({column: value}))
+    given = update(column.table).values({column: value})
+    statement = statement_with_keys(given, translation)
+    if statement is given:
+        return value
+    return next(expression for _, expression in sqla.values_of(statement))
+
+
+def statement_with_keys(given: _E, translation: Translation) -> _E:
+    """Return a statement with keys in place of its refs; the same if it has none.
+
+    Raises:
+        BadRefError: a ref cannot be used.
+        UntranslatableError: the statement has no translation.
+    """
+    statement, plan, values = translation.plans.of(given)
     inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
     texts = inputs.texts(statement, values, None)
     if not texts:
-        return value
+        return given
     keys = ResolvedKeys(translation.conversation.resolve_pairs)
     keys.resolve(texts)
-    statement, _ = inputs.with_keys(statement, values, None, keys.key)
-    return next(expression for _, expression in sqla.values_of(statement))
+    return cast(_E, inputs.with_keys(statement, values, None, keys.key)[0])
 
 
 # Finish

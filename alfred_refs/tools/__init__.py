@@ -42,6 +42,7 @@ A call passes through these modules, in this order:
 | `drafts` | drafts: read, filtered in memory, changed, discarded |
 | `answers` | rows of an answer: JSON of instances, related rows, labels |
 | `serialization` | the answer as JSON without keys: marks, cut texts, depth |
+| `visibility` | what read hooks hide of rows that are reached by way of others |
 | `rules` | hooks, and the database's constraints in words |
 | `faults` | exceptions to tool errors |
 | `errors` | tool errors: code, message, data |

@@ -69,6 +69,7 @@ from alfred_refs import sqla
 from alfred_refs.mapping import Key, KeyColumn, Verbatim, spells_uuid
 from alfred_refs.session import RefSession
 from alfred_refs.tools.errors import invalid_arguments, unknown_column
+from alfred_refs.tools.filters import Visible
 from alfred_refs.tools.rules import Row
 from alfred_refs.tools.serialization import (
     MAX_DEPTH_SHOWN,
@@ -281,6 +282,10 @@ RelatedOf = Callable[[Any, Shape], RelatedRows]
 """Returns the related rows of an instance for a shape."""
 
 
+ShownRow = tuple[Row, Any, Shape]
+"""A row of an answer, its instance, and its shape."""
+
+
 @dataclass(slots=True)
 class Rendering:
     """Makes the JSON of one answer.
@@ -298,7 +303,7 @@ class Rendering:
     ref_of: Callable[[Any, ToolTable], str]
     related_of: RelatedOf
     cut: list[str] = field(default_factory=list)
-    shown: list[tuple[Row, Any, Shape]] = field(default_factory=list)
+    shown: list[ShownRow] = field(default_factory=list)
     related: int = 0
 
     def rows(self, instances: Sequence[Any], shape: Shape, room: Room) -> list[Row]:
@@ -433,13 +438,19 @@ class Relatives:
         options: of the statement that read the rows. Those that apply to every statement
             (`with_loader_criteria`) apply to related rows too; relationships that others have
             loaded are shown as loaded.
+        visible: returns the conditions for rows of a table that read hooks do not hide.
     """
 
     def __init__(
-        self, session: Session, limits: Limits, options: Iterable[ExecutableOption] = ()
+        self,
+        session: Session,
+        limits: Limits,
+        options: Iterable[ExecutableOption] = (),
+        visible: Visible = lambda _table, _entity: (),
     ) -> None:
         self._session = session
         self._limits = limits
+        self._visible = visible
         self._options = [each for each in options if applies_everywhere(each)]
         # id(shape), parent -> its related rows
         self._related: dict[tuple[int, InstanceState[Any]], RelatedRows] = {}
@@ -458,7 +469,7 @@ class Relatives:
         for instance in instances:
             state = sqla.state_of(instance)
             for name, child in shape.children.items():
-                if name in state.dict:
+                if name in state.dict and not self._visible(child.table, child.table.model):
                     rows = related_rows(state.dict[name])
                     shown = rows[: self._limits.rows]
                     self._related[id(child), state] = RelatedRows(shown, len(rows))
@@ -480,12 +491,14 @@ class Relatives:
         child, relationship = shape.children[name], shape.table.relationship(name)
         mapper = inspect(shape.table.model).mapper
         keys = [mapper.primary_key_from_instance(each.obj()) for each in states]
+        target = relationship.entity.entity
+        conditions = self._visible(child.table, target)
         statement = _related_select(
-            shape, name, _key_table(mapper.primary_key, keys), self._limits
+            shape, name, _key_table(mapper.primary_key, keys), self._limits, conditions
         )
-        fresh = statement.options(
-            *child.loaders(relationship.entity.entity), *self._options
-        ).execution_options(raw_keys=True, populate_existing=True)
+        fresh = statement.options(*child.loaders(target), *self._options).execution_options(
+            raw_keys=True, populate_existing=True
+        )
         for place, total, row in self._session.execute(fresh).unique():
             key = id(child), states[place - 1]
             before = self._related.get(key, RelatedRows())
@@ -514,7 +527,11 @@ def _key_table(
 
 
 def _related_select(
-    shape: Shape, name: str, parents: TableValuedAlias, limits: Limits
+    shape: Shape,
+    name: str,
+    parents: TableValuedAlias,
+    limits: Limits,
+    conditions: Sequence[ColumnElement[bool]],
 ) -> Select[Any]:
     """Return the SELECT of the related rows of several parents.
 
@@ -523,7 +540,7 @@ def _related_select(
     """
     child, relationship = shape.children[name], shape.table.relationship(name)
     target, names = relationship.entity.entity, child.table.identity
-    numbered = _numbered_rows(shape, name, parents)
+    numbered = _numbered_rows(shape, name, parents, conditions)
     place, number, total = numbered.c.place, numbered.c.number, numbered.c.total
     keys = [numbered.c[f"key_{n}"] for n, _ in enumerate(names)]
     in_all = func.row_number().over(order_by=[place, number]).label("in_all")
@@ -540,7 +557,12 @@ def _related_select(
     )
 
 
-def _numbered_rows(shape: Shape, name: str, parents: TableValuedAlias) -> FromClause:
+def _numbered_rows(
+    shape: Shape,
+    name: str,
+    parents: TableValuedAlias,
+    conditions: Sequence[ColumnElement[bool]],
+) -> FromClause:
     """Return the keys of related rows with their `number` and `total` in their parent."""
     child, relationship = shape.children[name], shape.table.relationship(name)
     # the parent is aliased, because the relationship's order_by names the child's columns
@@ -558,6 +580,7 @@ def _numbered_rows(shape: Shape, name: str, parents: TableValuedAlias) -> FromCl
         .add_columns(*(each.label(f"key_{n}") for n, each in enumerate(keys)))
         .select_from(both)
         .join(parents, and_(*is_parent))
+        .where(*conditions)
         .subquery()
     )
     # several rows of a secondary table may lead to the same row; its first position counts
@@ -697,9 +720,7 @@ def ref_positions(shown: Sequence[Any]) -> list[int]:
     return [place for place, each in enumerate(shown) if isinstance(each, str)]
 
 
-def foreign_refs(
-    shown: Iterable[tuple[Row, Any, Shape]], tables: ToolTables
-) -> Iterator[ForeignRef]:
+def foreign_refs(shown: Iterable[ShownRow], tables: ToolTables) -> Iterator[ForeignRef]:
     """Yield the refs to other rows whose labels can be read."""
     columns: dict[int, list[tuple[ToolColumn, KeyColumn, ToolTable]]] = {}  # of a shape
     for row, instance, shape in shown:
@@ -783,14 +804,14 @@ def _read_labels(
     if attribute is not None:
         yield from ((key, {attribute: value}) for key, value in rows)
         return
-    name = _key_attribute(sample).key
+    name = key_attribute(sample.target, sample.by).key
     for instance in rows.scalars():
         loaded = sqla.state_of(instance).dict
         yield loaded[name], loaded
 
 
 def _label_select(sample: ForeignRef, attribute: str | None, dialect: str) -> Select[Any]:
-    model, key = sample.target.model, _key_attribute(sample)
+    model, key = sample.target.model, key_attribute(sample.target, sample.by)
     statement = (
         select(model).options(lazyload("*"))
         if attribute is None
@@ -803,11 +824,11 @@ def _label_select(sample: ForeignRef, attribute: str | None, dialect: str) -> Se
     return statement.where(key == any_(key_array))
 
 
-def _key_attribute(sample: ForeignRef) -> InstrumentedAttribute[Any]:
-    """Return the target's attribute with the keys of refs like one."""
-    mapper = inspect(sample.target.model).mapper
-    column = mapper.primary_key[0] if sample.by is None else sample.by
+def key_attribute(target: ToolTable, by: Column[Any] | None) -> InstrumentedAttribute[Any]:
+    """Return a target's attribute with the keys of refs: the primary key, or the column `by`."""
+    mapper = inspect(target.model).mapper
+    column = mapper.primary_key[0] if by is None else by
     attribute: InstrumentedAttribute[Any] = getattr(
-        sample.target.model, mapper.get_property_by_column(column).key
+        target.model, mapper.get_property_by_column(column).key
     )
     return attribute

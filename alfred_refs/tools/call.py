@@ -27,7 +27,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, get_args
 
@@ -50,6 +50,7 @@ from alfred_refs.tools.answers import (
     Rendering,
     Room,
     Shape,
+    ShownRow,
     composite_key_rows,
     cut_depth,
     foreign_refs,
@@ -57,10 +58,12 @@ from alfred_refs.tools.answers import (
     put_labels,
 )
 from alfred_refs.tools.arguments import Operator
-from alfred_refs.tools.filters import Keys
-from alfred_refs.tools.rules import Hooks, Row
+from alfred_refs.tools.errors import ToolError, unexpected_row
+from alfred_refs.tools.filters import Conditions, Keys, read_conditions
+from alfred_refs.tools.rules import Hooks, Reading, Row
 from alfred_refs.tools.serialization import limit_depth
 from alfred_refs.tools.tables import ToolTable, ToolTables
+from alfred_refs.tools.visibility import ReadHooks, Visibility
 
 # What the setting is now, and the lesser of that and ours from now on; 0 is no limit. The list is
 # evaluated from left to right.
@@ -235,6 +238,8 @@ def _send(session: RefSession, connection: Connection, statement: str) -> Cursor
 
 _MAX_KEYS = 1_000  # that a hook may give: each is in the statement
 
+_HIDDEN_VALUE = "another value, which is not shown"
+
 ExpectMode = Literal["optional", "required"]
 """Whether a write must identify the rows that it names by refs."""
 
@@ -255,6 +260,7 @@ class Setting:
         max_written: how many rows one call may change.
         drafts: whether a model may create drafts, or use drafts.
         expect: whether a write must identify the rows that it names.
+        read_hooks: the hooks that look at reads.
     """
 
     tables: ToolTables
@@ -265,6 +271,10 @@ class Setting:
     max_written: int
     drafts: bool
     expect: ExpectMode
+    read_hooks: ReadHooks = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "read_hooks", ReadHooks.of(self.tables, self.hooks))
 
     def check(self) -> None:
         """Check that the options fit together.
@@ -334,7 +344,7 @@ class Setting:
         return frozenset(
             table.name
             for table in self.tables
-            if not all(each.allows_sql() for each in self.hooks_of(table))
+            if not all(each.allows_sql() for each in self.read_hooks.all_over(table))
         )
 
 
@@ -346,11 +356,23 @@ class Call:
         setting: what all calls of the toolset share.
         session: runs the statements.
         conversation: the session's view of its conversation.
+        visibility: what read hooks hide.
     """
 
     setting: Setting
     session: RefSession
     conversation: SessionConversation
+    visibility: Visibility = field(init=False)
+
+    def __post_init__(self) -> None:
+        visibility = Visibility(
+            self.setting.read_hooks, self.session, self.resolve, self.statement_keys
+        )
+        object.__setattr__(self, "visibility", visibility)
+
+    def conditions(self, keys: Keys, drafts: Collection[str] = ()) -> Conditions:
+        """Return the maker of SQL conditions for filters."""
+        return Conditions(keys, drafts, visible=self.visibility.conditions)
 
     def resolve(self, refs: Iterable[tuple[str, str]]) -> Keys:
         """Return the keys of refs, each with its required entity: at most one round trip."""
@@ -441,7 +463,7 @@ class Call:
         Related rows are loaded: one statement for each relationship of a level.
         """
         limits = self.setting.limits
-        relatives = Relatives(self.session, limits, options)
+        relatives = Relatives(self.session, limits, options, self.visibility.conditions)
         relatives.load(instances, shape)
         related = composite_key_rows(instances, shape, relatives.of)
         rows = list(islice(related, 10 * limits.related))
@@ -454,6 +476,33 @@ class Call:
             return self.refs_of([instance], of)[0] if known_ref is None else known_ref
 
         return Rendering(limits, ref_of, relatives.of)
+
+    def read_conditions(
+        self, reading: Reading, table: ToolTable, keys: Keys, drafts: Collection[str] = ()
+    ) -> list[ColumnElement[bool]]:
+        """Return the conditions of a read: its own, and those of hooks of other classes."""
+        asked = read_conditions(reading, table, self.conditions(keys, drafts))
+        return [*asked, *self.visibility.conditions(table, table.model, asked=table)]
+
+    def unexpected_row(
+        self, table: ToolTable, ref: str, column: str, actual: Any, expected: Any
+    ) -> ToolError:
+        """Return the error for a row that is not as expected; hooks may hide what it has."""
+        if self.visibility.may_mask(table):
+            return unexpected_row(ref, column, _HIDDEN_VALUE, expected)
+        return unexpected_row(ref, column, actual, expected)
+
+    def mask_rows(self, shown: Sequence[ShownRow]) -> None:
+        """Show the rows of a write to read hooks; of those that they hide only the ref is left."""
+        removed = self.visibility.mask(shown)
+        for table in {shape.table for _, _, shape in shown}:
+            same = [(row, instance) for row, instance, shape in shown if shape.table is table]
+            hidden = {*map(id, self.visibility.hidden_among(table, [each for _, each in same]))}
+            for row, instance in same:
+                if id(row) in removed or id(instance) in hidden:
+                    ref = row[table.ref_field]
+                    row.clear()
+                    row[table.ref_field] = ref
 
     def room(self) -> Room:
         """Return the space for the rows of an answer."""
@@ -478,14 +527,19 @@ class Call:
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
         few = limit_refs([*foreign_refs(shown, tables), *foreign], self.setting.limits.related)
-        legend = put_labels(self.session, list(few), mode)
+        legend = self.put_labels([*few], mode)
         if mode == "legend":
             answer["labels"] = legend
+        notes = [*notes, *(each for each in self.visibility.notes if each not in notes)]
         if notes:
-            answer["notes"], _ = limit_depth(list(notes))
+            answer["notes"], _ = limit_depth(notes)
         if rendering is not None and rendering.cut:
             answer["cut"] = rendering.cut
         return answer
+
+    def put_labels(self, refs: Sequence[ForeignRef], mode: LabelMode) -> dict[str, str]:
+        """Add labels to rows, or return them by ref: see `answers.put_labels`."""
+        return put_labels(self.session, self.visibility.mask_refs(refs), mode)
 
     def limit_hook_depth(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
         """Cut values that hooks have nested too deep, and log where in `cut`."""
@@ -510,7 +564,7 @@ def _key_of(instance: Any, table: ToolTable) -> Key:
     return table.keys.key_of(inspect(table.model).mapper.primary_key_from_instance(instance))
 
 
-ShownRow = tuple[str, Action, Sequence[str]]
+RowActivity = tuple[str, Action, Sequence[str]]
 """What an answer shows of a row: its ref, the action, the names of columns and relationships."""
 
 
@@ -530,7 +584,7 @@ def activities_in(
 
 
 def activities_of(
-    shown: Collection[ShownRow], conversation: SessionConversation
+    shown: Collection[RowActivity], conversation: SessionConversation
 ) -> list[Activity]:
     """Return the activity entries for rows, under their keys; drafts have none."""
     keys = conversation.known_keys(ref for ref, *_ in shown)
@@ -557,7 +611,7 @@ def _table_rows(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[T
                 yield target, row
 
 
-def _shown_rows(row: Any, table: ToolTable, action: Action) -> Iterator[ShownRow]:
+def _shown_rows(row: Any, table: ToolTable, action: Action) -> Iterator[RowActivity]:
     """Yield what is shown of a row, of rows nested in it, and of rows that it refers to."""
     if not isinstance(row, dict):
         return

@@ -730,5 +730,6 @@ def _answer(call: Call, returned: Any) -> dict[str, Any]:
             "add it there, or return its values",
         )
     rows_json, rendering = call.reload_rows(rows, shape_of(table, None), call.room())
+    call.mask_rows(rendering.shown)
     answer = {"table": table.name, "rows": rows_json, "count": len(rows)}
     return call.finish_answer(answer, [], rendering)

@@ -94,7 +94,6 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.filters import (
     COMPARISONS,
-    Conditions,
     Pattern,
     check_operand,
     refs_in,
@@ -761,7 +760,7 @@ class DraftWriter:
         """
         table, filters = self._table, arguments.filters
         keys = self._call.resolve(refs_in(filters, table, self._drafts))
-        conditions = Conditions(keys, self._drafts).all_of(filters, table)
+        conditions = self._call.conditions(keys, self._drafts).all_of(filters, table)
         if not sqla.is_false(and_(true(), *conditions)):
             raise mixed_drafts(tool, list(self._drafts))
         records = draft_records(self._call, self._drafts.values(), table, filters).records

@@ -155,6 +155,12 @@ def fixed_item(name: str) -> ToolError:
     return ToolError("fixed_item", message, list=name)
 
 
+def hidden_items(name: str) -> ToolError:
+    """Report that hooks hide rows of a list, so that positions would not be those of a read."""
+    message = f"some items of {name!r} are not shown; change the others by their refs"
+    return ToolError("hidden_items", message, list=name)
+
+
 def conflicting_edits(error: PositionError) -> ToolError:
     """Report that edits of one list contradict each other, with all conflicts by position."""
     conflicts = [

@@ -81,6 +81,7 @@ from alfred_refs.tools.arguments import (
     signed_clauses,
 )
 from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
+from alfred_refs.tools.rules import Reading
 from alfred_refs.tools.serialization import has_integer_text, text_as_integers
 from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value, path_of
 
@@ -586,18 +587,31 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
+Visible = Callable[[ToolTable, Any], Sequence[Condition]]
+"""Returns the conditions for rows of a table, by its class or an alias, that hooks do not hide."""
+
+
 class Conditions:
     """Makes SQL conditions of filters.
 
     Args:
         keys: of the refs in the filters.
         drafts: the drafts that filters name in the column of a row's own ref; they match no row.
+        visible: limits related rows to those that read hooks do not hide.
         negated: whether the filters are inside a `not`.
     """
 
-    def __init__(self, keys: Keys, drafts: Collection[str] = (), *, negated: bool = False) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        drafts: Collection[str] = (),
+        *,
+        visible: Visible = lambda _table, _entity: (),
+        negated: bool = False,
+    ) -> None:
         self._keys = keys
         self._drafts = drafts
+        self._visible = visible
         self._negated = negated
 
     def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
@@ -611,7 +625,12 @@ class Conditions:
             case OrGroup():
                 return or_(*(self._condition(each, table, entity) for each in given.any_of))
             case NotGroup():
-                other = Conditions(self._keys, self._drafts, negated=not self._negated)
+                other = Conditions(
+                    self._keys,
+                    self._drafts,
+                    visible=self._visible,
+                    negated=not self._negated,
+                )
                 return not_(other._condition(given.negated, table, entity))
             case FilterClause():
                 return self._clause(given, path_of(given.field, table), table, entity)
@@ -667,7 +686,7 @@ class Conditions:
         """Return an EXISTS of related rows that match the rest of a path."""
         target = table.targets[name]
         other = aliased(target.model)
-        condition = self._clause(clause, rest, target, other)
+        condition = and_(self._clause(clause, rest, target, other), *self._visible(target, other))
         if inspect(target.model).mapper.single:
             return _exists_in_shared_table(table, name, entity, other, condition)
         relationship = getattr(entity, name).of_type(other)
@@ -689,6 +708,17 @@ class Conditions:
             *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in keys)
         )
         return not_(condition) if clause.op in NEGATIONS else condition
+
+
+def read_conditions(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
+    """Return the conditions of a read: filters, or-filters, and what hooks added."""
+    arguments = read.arguments
+    asked = conditions.all_of(arguments.filters, table)
+    if arguments.or_filters:
+        asked.append(or_(*conditions.all_of(arguments.or_filters, table)))
+    if read.or_conditions and asked:
+        asked = [or_(and_(*asked), *read.or_conditions)]
+    return [*asked, *read.conditions]
 
 
 def _exists_in_shared_table(

@@ -54,7 +54,7 @@ from alfred_refs.positions.edits import (
     read_item,
 )
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, value_refusal
-from alfred_refs.tools.answers import Rendering, Shape, cut_depth, number_items, size_of
+from alfred_refs.tools.answers import Rendering, Shape, ShownRow, cut_depth, number_items, size_of
 from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import (
@@ -65,9 +65,14 @@ from alfred_refs.tools.cascades import (
     restored_values,
 )
 from alfred_refs.tools.drafts import DraftLists
-from alfred_refs.tools.errors import ToolError, fixed_item, foreign_row, unordered_list
+from alfred_refs.tools.errors import (
+    ToolError,
+    fixed_item,
+    foreign_row,
+    hidden_items,
+    unordered_list,
+)
 from alfred_refs.tools.faults import check_existence
-from alfred_refs.tools.filters import Conditions
 from alfred_refs.tools.payload import check_complete, new_records, refs_of_records, update_record
 from alfred_refs.tools.preconditions import differences, item_mismatch
 from alfred_refs.tools.serialization import as_shown
@@ -106,7 +111,8 @@ class ItemRules(Rules):
             if isinstance(expect, str) and table.keys.label is None:
                 return "another row"
             other = {name: actual for name, _, actual in differences(table, item.value, expect)}
-            return repr(other) if other else None
+            is_shown = not self._call.visibility.may_mask(table)
+            return (repr(other) if is_shown else "another row") if other else None
         if item_mismatch(item, expect) is None:
             return None
         shown = self._item_to_json(item, depth)
@@ -185,6 +191,7 @@ class ListAnswers:
         self._list = listed
         self._room = call.room()
         self._rendering: Rendering = call.rendering([], Shape(listed.tables[0], []))
+        self._changed: list[ShownRow] = []  # by edits that are only previewed
         self._shapes = [
             Shape(table, [*_columns(table, level)])
             for table, level in zip(listed.tables[1:], listed.levels, strict=False)
@@ -213,6 +220,7 @@ class ListAnswers:
             **({"preview": True} if arguments.preview else {}),
             "token": snapshot.token,
         }
+        self._call.mask_rows([*self._rendering.shown, *self._changed])
         return self._call.finish_answer(answer, notes, self._rendering)
 
     def _rows(
@@ -242,7 +250,8 @@ class ListAnswers:
         if isinstance(item.value, shape.table.model):
             row = self._rendering.row(item.value, shape)
             if new_values:
-                self._rendering.shown.pop()  # its labels would be of the values before the edit
+                # not among those that get labels, which would be of the values before the edit
+                self._changed.append(self._rendering.shown.pop())
         else:
             new_values = item.value
         row.update(
@@ -321,10 +330,13 @@ class ListEditor:
         table, ref = self._table, self._arguments.row
         keys = self._call.resolve([(ref, table.entity)])
         only = FilterClause(field=table.ref_field, op="=", value=ref)
-        statement = select(table.model).where(*Conditions(keys).all_of([only], table))
-        row = self._call.session.scalars(
-            statement.where(*self._call.write_conditions(table))
-        ).one_or_none()
+        visible = self._call.visibility.conditions(table, table.model)
+        statement = select(table.model).where(
+            *self._call.conditions(keys).all_of([only], table),
+            *self._call.write_conditions(table),
+            *visible,
+        )
+        row = self._call.session.scalars(statement).one_or_none()
         if row is None:
             check_existence(self._call, keys)
             raise foreign_row(ref, None)
@@ -334,11 +346,16 @@ class ListEditor:
         """Read the list; rows without a usable order get one if the model has seen it."""
         is_seen = self._arguments.preview or self._arguments.token is not None
         try:
-            return Snapshot.read(
+            snapshot = Snapshot.read(
                 self._call.session, row, self._list.levels, lock=lock, repair=is_seen
             )
         except ListError as error:
             raise unordered_list(self._list.name, error.fact, is_seen=is_seen) from None
+        for depth, table in enumerate(self._list.tables[1:]):
+            rows = [item.value for item, place in snapshot.places.items() if place.depth == depth]
+            if self._call.visibility.hidden_among(table, rows):
+                raise hidden_items(self._list.name)
+        return snapshot
 
     def _prepare(self, plan: Plan) -> dict[str, list[str]]:
         """Call the hooks of all planned changes, and check cascades.

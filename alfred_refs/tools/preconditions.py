@@ -49,7 +49,7 @@ from alfred_refs.mapping import Entities, Key, KeyColumn, clean_label, parse_dra
 from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import Document, Item
 from alfred_refs.session import Builder, Link
-from alfred_refs.tools.answers import ForeignRef, put_labels
+from alfred_refs.tools.answers import ForeignRef
 from alfred_refs.tools.arguments import (
     Arguments,
     DbCreate,
@@ -448,10 +448,10 @@ def _check_expectation(
         raise invalid_value(expectation.field, "the label of a draft")
     row = call.session.get(expectation.table.model, expectation.ref)
     # the verbs refuse rows that the session does not see
-    for column, expected, actual in (
-        () if row is None else differences(expectation.table, row, value)
-    ):
-        raise unexpected_row(expectation.ref, column, actual, expected)
+    if row is None or call.visibility.hidden_among(expectation.table, [row]):
+        return
+    for column, expected, actual in differences(expectation.table, row, value):
+        raise call.unexpected_row(expectation.table, expectation.ref, column, actual, expected)
 
 
 def _check_unambiguous(
@@ -486,7 +486,7 @@ def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
         keys = call.resolve((ref, table.entity) for ref in rows)
         if table.keys.label is not None:
             refs_found += [ForeignRef({"": ref}, "", table, key) for (ref, _), key in keys.items()]
-    return labels | put_labels(call.session, refs_found, "legend")
+    return labels | call.put_labels(refs_found, "legend")
 
 
 def _matches_label(label: str, value: str, call: Call) -> bool:

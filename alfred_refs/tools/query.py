@@ -91,7 +91,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.exact import read_exact, select_exactly
 from alfred_refs.tools.faults import check_existence
-from alfred_refs.tools.filters import Condition, Conditions, Keys, comparable, operand
+from alfred_refs.tools.filters import Condition, Keys, comparable, operand
 from alfred_refs.tools.rules import Reading, Row
 from alfred_refs.tools.tables import ToolColumn, ToolTable
 
@@ -333,17 +333,6 @@ def _orderable_column(name: str, table: ToolTable) -> ToolColumn:
         fact = "holds refs" if column.values.family == "ref" else "has values without an order"
         raise invalid_order(name, fact, usable)
     return column
-
-
-def read_conditions(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
-    """Return the conditions of a read: filters, or-filters, and what hooks added."""
-    arguments = read.arguments
-    asked = conditions.all_of(arguments.filters, table)
-    if arguments.or_filters:
-        asked.append(or_(*conditions.all_of(arguments.or_filters, table)))
-    if read.or_conditions and asked:
-        asked = [or_(and_(*asked), *read.or_conditions)]
-    return [*asked, *read.conditions]
 
 
 _CALL = re.compile(r"\s*+(\w++)\s*+\((.*)\)\s*+", re.DOTALL)
@@ -629,7 +618,7 @@ class TotalsReader:
         if reading.empty or (reading.keys is not None and not reading.keys):
             nothing = [0 if each.column is None else None for each in totals.totals]
             return [] if totals.groups else [[*nothing, 0]]
-        conditions = read_conditions(reading, totals.table, Conditions(keys))
+        conditions = self._call.read_conditions(reading, totals.table, keys)
         if reading.keys is not None:
             own = getattr(totals.table.model, totals.table.ref_field)
             conditions.append(own.in_(self._call.statement_keys(reading.keys, totals.table)))

@@ -66,7 +66,6 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import (
     Condition,
-    Conditions,
     Keys,
     check_budget,
     check_filters,
@@ -84,7 +83,6 @@ from alfred_refs.tools.query import (
     is_portable,
     order_of,
     question_of,
-    read_conditions,
     totals_of,
 )
 from alfred_refs.tools.rules import Reading, Row
@@ -219,9 +217,13 @@ class RowReader:
         entities = self._call.conversation.entities
         for row, instance, shape in rendering.shown:
             label = entities.of_class(type(instance)).label
-            if label is not None:
-                loaded = sqla.state_of(instance).dict
-                self._labels[str(row.get(shape.table.ref_field))] = label.of_unredacted(loaded)
+            if label is None:
+                continue
+            text = label.of_unredacted(sqla.state_of(instance).dict)
+            if self._call.visibility.may_mask(shape.table):  # what hooks have left of it
+                left = row.get(label.attribute or "")
+                text = left if isinstance(left, str) else None
+            self._labels[str(row.get(shape.table.ref_field))] = text
         return rows, rendering.cut
 
     def _columns(self, table: ToolTable, refs: Sequence[str]) -> list[str]:
@@ -349,7 +351,7 @@ class Reader:
         instances, _ = self._instances(reading, _Page(shape, len(keys), None, refs))
         rendering = self._call.rendering(instances, shape, reading.options)
         rows = rendering.rows(instances, shape, room)
-        self._show_hooks(reading, rows, shape, rendering.cut)
+        self._show_hooks(reading, rows, shape, rendering)
         self._call.finish_answer({}, (), rendering)
         return reading, rows, rendering
 
@@ -358,15 +360,20 @@ class Reader:
             hooks.before_read(reading)
             check_filters(reading.arguments, table, has_search=self._setting.has_search(table))
 
-    def _show_hooks(self, reading: Reading, rows: list[Row], shape: Shape, cut: list[str]) -> None:
+    def _show_hooks(
+        self, reading: Reading, rows: list[Row], shape: Shape, rendering: Rendering
+    ) -> None:
+        """Show the rows to hooks: those in other rows first, so that the outer hooks see less."""
+        removed = self._call.visibility.mask(rendering.shown, asked=shape)
+        rows[:] = [each for each in rows if id(each) not in removed]
         for hooks in self._setting.hooks_of(shape.table):
             hooks.after_read(reading, rows)
-        self._call.limit_hook_depth(rows, shape, cut)
+        self._call.limit_hook_depth(rows, shape, rendering.cut)
 
     def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
         """Return the aggregates that a read asks for instead of rows."""
         totals = totals_of(asked, table)
-        if totals and not all(each.allows_totals() for each in self._setting.hooks_of(table)):
+        if totals and self._call.visibility.may_mask(table):
             raise no_totals(table.name)
         return totals
 
@@ -396,7 +403,7 @@ class Reader:
         )
         shown = self._rows([*drafts, *instances], page.shape, rendering, draft_rows)
         saved = shown[len(drafts) :]
-        self._show_hooks(reading, saved, page.shape, rendering.cut)
+        self._show_hooks(reading, saved, page.shape, rendering)
         rows = [*shown[: len(drafts)], *saved]
         more = more or len(shown) < len(drafts) + len(instances)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
@@ -467,7 +474,7 @@ class Reader:
         if reading.empty or reading.arguments.drafts:
             return [], False
         table, cursor, drafts = page.shape.table, page.cursor, page.refs.drafts
-        conditions = read_conditions(reading, table, Conditions(page.refs.keys, drafts))
+        conditions = self._call.read_conditions(reading, table, page.refs.keys, drafts)
         if reading.keys is not None:
             return self._find_in_given_order(reading, page, conditions)
         order = order_of(reading, table)

@@ -233,6 +233,9 @@ class Reading:
         empty: whether the answer is to be empty, without a statement.
         totals: whether rows are only counted or added up; `after_read` is not called then, and
             `options` and `include` have no effect.
+        nested: whether the rows are reached by way of others: they are inside of them, named by
+            them, in a list, shown after a write, or tested by a filter. `arguments` names only the
+            table then, and `options` and `include` have no effect.
 
     Example:
         >>> class Small(Hooks):
@@ -257,6 +260,7 @@ class Reading:
     notes: list[str] = field(default_factory=list)
     empty: bool = False
     totals: bool = False
+    nested: bool = False
 
     def clauses(self) -> Iterator[FilterClause]:
         """Yield all conditions of the arguments, including those inside groups."""
@@ -315,7 +319,8 @@ class Hooks:
 
     Attributes:
         totals: whether a model may count rows and add up columns. A hook with an `after_read`,
-            which may hide values, must set `totals = True` to allow it.
+            which may hide values, must set `totals = True` to allow it; labels of the rows are
+            then not shown to it either.
         sql: whether a model may read the rows by SQL, which calls no hook. A hook with a
             `before_read` or an `after_read` must set `sql = True` to allow it.
         fills: the attributes that `before_write` sets in new rows that lack them. A model is not
@@ -336,25 +341,32 @@ class Hooks:
     fills: ClassVar[Collection[str]] = ()
 
     def allows_totals(self) -> bool:
-        """Return whether a model may count rows and add up columns."""
+        """Return whether a model may count rows and add up columns: no value is hidden."""
         is_silent = type(self).after_read is Hooks.after_read
         return is_silent if self.totals is None else self.totals
 
     def allows_sql(self) -> bool:
         """Return whether a model may read the rows by SQL."""
+        return not self.looks_at_reads() if self.sql is None else self.sql
+
+    def looks_at_reads(self) -> bool:
+        """Return whether there is a `before_read` or an `after_read`."""
         own = type(self)
-        is_silent = (own.before_read, own.after_read) == (Hooks.before_read, Hooks.after_read)
-        return is_silent if self.sql is None else self.sql
+        return (own.before_read, own.after_read) != (Hooks.before_read, Hooks.after_read)
 
     def may_search(self) -> bool:
         """Return whether the hook may answer a search by meaning."""
         return type(self).before_read is not Hooks.before_read
 
     def before_read(self, read: Reading) -> None:
-        """Inspect or change a read before it is executed."""
+        """Inspect or change a read before it is executed.
+
+        It is also called if other reads and writes reach the rows (`Reading.nested`), once a
+        call: what it hides is hidden there too.
+        """
 
     def after_read(self, read: Reading, rows: list[Row]) -> None:
-        """Inspect or change the rows that were read."""
+        """Inspect or change rows that an answer shows, or remove some."""
 
     def before_write(self, write: Writing) -> None:
         """Inspect or change a write and its records before it is executed."""

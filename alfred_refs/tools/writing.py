@@ -70,10 +70,9 @@ from alfred_refs.tools.errors import (
     foreign_row,
     invalid_arguments,
     too_many_rows,
-    unexpected_row,
 )
 from alfred_refs.tools.faults import check_existence
-from alfred_refs.tools.filters import Condition, Conditions, Keys, refs_in, row_refs
+from alfred_refs.tools.filters import Condition, Keys, refs_in, row_refs
 from alfred_refs.tools.payload import (
     Batch,
     Record,
@@ -195,7 +194,7 @@ class Writer:
             return DraftWriter(self._call, table, drafts).update(arguments)
         record = update_record(table, arguments.data)
         named = self._resolve_filters(table, arguments, [record])
-        conditions = Conditions(named).all_of(arguments.filters, table)
+        conditions = self._call.conditions(named).all_of(arguments.filters, table)
         writing = self._begin_write("update", table, arguments, [record])
         instances, confirm = self._lock_rows("db_update", table, conditions, arguments)
         if not instances:
@@ -223,13 +222,14 @@ class Writer:
         if drafts:
             return DraftWriter(self._call, table, drafts).delete(arguments)
         named = self._resolve_filters(table, arguments, [])
-        conditions = Conditions(named).all_of(arguments.filters, table)
+        conditions = self._call.conditions(named).all_of(arguments.filters, table)
         writing = self._begin_write("delete", table, arguments, [])
         instances, confirm = self._lock_rows("db_delete", table, conditions, arguments)
         if not instances:
             return self._empty_answer(writing, table, conditions, named, confirm)
         refs = self._call.refs_of(instances, table)
-        labels = [label_of(table, each) for each in instances]
+        is_closed = self._call.visibility.may_mask(table)
+        labels = [None if is_closed else label_of(table, each) for each in instances]
         changes = Changes(self._call, arguments)
         others = Deleter(self._call, table, changes).delete(instances, confirm)
         self._end_write(writing, table, [])
@@ -268,6 +268,7 @@ class Writer:
         rows, rendering = self._call.reload_rows(instances, shape, self._room)
         if writing is not None:
             self._end_write(writing, table, rows)
+        self._call.mask_rows(rendering.shown)
         self._call.limit_hook_depth(rows, shape, rendering.cut)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         notes = [] if writing is None else [*writing.notes]
@@ -307,7 +308,11 @@ class Writer:
         reach, expect = split_reach(arguments, table)
         statement = (
             select(table.model)
-            .where(*conditions, *self._call.write_conditions(table))
+            .where(
+                *conditions,
+                *self._call.write_conditions(table),
+                *self._call.visibility.conditions(table, table.model),
+            )
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
             .options(lazyload("*"), *expected_loaders(table, expect))
@@ -321,7 +326,7 @@ class Writer:
         for instance in instances if expect is not None else ():
             for column, expected, actual in differences(table, instance, expect):
                 [ref] = self._call.refs_of([instance], table)
-                raise unexpected_row(ref, column, actual, expected)
+                raise self._call.unexpected_row(table, ref, column, actual, expected)
         return instances, partial(reach.check, len(instances))
 
     def _empty_answer(
@@ -342,7 +347,7 @@ class Writer:
         if self._call.write_conditions(table):
             readable = (
                 select(table.model)
-                .where(*conditions)
+                .where(*conditions, *self._call.visibility.conditions(table, table.model))
                 .order_by(*(getattr(table.model, name) for name in table.identity))
                 .limit(_MAX_NAMED)
                 .options(lazyload("*"))

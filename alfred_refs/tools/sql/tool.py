@@ -43,9 +43,9 @@ from sqlglot import expressions as exp
 from alfred_refs.errors import SetupError, UntranslatableError
 from alfred_refs.mapping import KEY_MARGIN, Verbatim
 from alfred_refs.mapping.columns import plain_value, values_of
-from alfred_refs.tools.answers import ForeignRef, put_labels, size_of
+from alfred_refs.tools.answers import ForeignRef, size_of
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
-from alfred_refs.tools.call import Call, Setting, ShownRow, activities_of, transaction
+from alfred_refs.tools.call import Call, RowActivity, Setting, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
 from alfred_refs.tools.serialization import CutText, limit_depth, shorten_text
@@ -378,7 +378,7 @@ class QueryRun:
         with self._call.session.activity() as seen:
             if seen is None:
                 return
-            shown: list[ShownRow] = [
+            shown: list[RowActivity] = [
                 (ref, "read" if value.column in own else "linked", ())
                 for place, value in enumerate(values)
                 if value.key is not None
@@ -410,7 +410,7 @@ class QueryRun:
             target = tables.of_entity(entity)
             if target is not None:
                 found.append(ForeignRef({"ref": ref}, "ref", target, keys[ref, entity]))
-        labels = put_labels(self._call.session, found, "legend")
+        labels = self._call.put_labels(found, "legend")
         return {ref: label for ref, label in labels.items() if not _shows_label(ref, label, rows)}
 
 

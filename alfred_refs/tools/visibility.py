@@ -1,0 +1,294 @@
+"""Read hooks for rows that a call reaches by way of others.
+
+A read of a table asks the table's hooks (`reading`). The same rows also come out inside other
+rows, as items of a list, in answers of writes, as labels of refs, through a base class or a
+subclass; and a filter by a path tests them. `Visibility` asks their hooks there:
+
+- `before_read` is called once a call and table, with a `Reading` whose `nested` is true and whose
+  arguments name only the table. What it adds becomes a condition of every statement that reaches
+  such rows (`conditions`), writes included: a model writes only what it could read.
+- `after_read` is called with the rows that an answer shows (`mask`). A row that it removes is
+  removed from the row that it is in; where it has a place of its own, its ref is left.
+- Labels of hidden rows are not shown. Of a table with an `after_read`, which may hide values, a
+  label is what the hook leaves of it (`mask_refs`): a label that a function makes is shown only if
+  the hook leaves the row as it is. A hook whose `totals` is true hides nothing and is not asked.
+
+>>> class Public(Hooks):
+...     def before_read(self, read: Reading):
+...         read.conditions.append(Line.text.not_ilike("%onion%"))
+>>> toolset = Toolset([Recipe, Line], hooks={Line: [Public()]})
+>>> asked = {"table": "recipes", "columns": ["name", "lines.text"], "limit": 1}
+>>> toolset.call(session, "db_read", asked)["rows"]
+[{'id': 'recipe_1', 'name': 'Soup', 'lines': [{'id': 'line_1', 'text': '4 tomatoes'}]}]
+
+A row has the hooks of every listed class that it is an instance of. Conditions name the hook's
+class, so they become a subquery of primary keys, and the outer row can be of any class or alias.
+
+Limits: filters and `expect` compare what is stored, not what an `after_read` makes of it; a column
+that a model must not find out is hidden (`Toolset(hidden=...)`). A list with a row that hooks hide
+is not edited by position. `options` and `include` of a nested `Reading` have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Column, FromClause, and_, false, func, inspect, literal, not_, select
+from sqlalchemy.orm import undefer
+
+from alfred_refs import sqla
+from alfred_refs.session import RefSession, with_keys
+from alfred_refs.tools.answers import (
+    ForeignRef,
+    Limits,
+    RelatedRows,
+    Rendering,
+    Shape,
+    ShownRow,
+    key_attribute,
+    shape_of,
+)
+from alfred_refs.tools.arguments import DbRead
+from alfred_refs.tools.filters import (
+    Condition,
+    Conditions,
+    Keys,
+    check_filters,
+    read_conditions,
+    refs_in,
+)
+from alfred_refs.tools.rules import Hooks, Reading
+from alfred_refs.tools.tables import ToolTable, ToolTables
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHooks:
+    """The hooks of a toolset that look at reads, by table."""
+
+    by_table: Mapping[ToolTable, Sequence[Hooks]]
+
+    @classmethod
+    def of(cls, tables: ToolTables, hooks: Mapping[type[Any], Sequence[Hooks]]) -> ReadHooks:
+        """Return those of a toolset's hooks that override `before_read` or `after_read`."""
+        by_table = {
+            table: [each for each in hooks.get(table.model, ()) if each.looks_at_reads()]
+            for table in tables
+        }
+        return cls({table: own for table, own in by_table.items() if own})
+
+    def over(self, table: ToolTable) -> list[ToolTable]:
+        """Return the tables whose hooks rows of a table may have: itself, bases, subclasses."""
+        if not self.by_table:
+            return []
+        mapper = inspect(table.model).mapper
+        others = ((each, inspect(each.model).mapper) for each in self.by_table)
+        return [each for each, other in others if other.isa(mapper) or mapper.isa(other)]
+
+    def all_over(self, table: ToolTable) -> list[Hooks]:
+        """Return the hooks that rows of a table may have."""
+        return [hooks for each in self.over(table) for hooks in self.by_table[each]]
+
+
+@dataclass(slots=True)
+class Visibility:
+    """What read hooks hide from one call.
+
+    Attributes:
+        hooks: of the toolset.
+        session: of the call.
+        resolve: returns the keys of refs, for filters that a hook sets.
+        statement_keys: returns keys that a hook gave as a statement takes them.
+        notes: what hooks say to the model.
+    """
+
+    hooks: ReadHooks
+    session: RefSession
+    resolve: Callable[[Iterable[tuple[str, str]]], Keys]
+    statement_keys: Callable[[Iterable[Any], ToolTable], list[Any]]
+    notes: list[str] = field(default_factory=list)
+    _readings: dict[ToolTable, Reading] = field(default_factory=dict)
+    _hidden: dict[ToolTable, FromClause | None] = field(default_factory=dict)
+
+    def conditions(
+        self, table: ToolTable, entity: Any, asked: ToolTable | None = None
+    ) -> list[Condition]:
+        """Return the conditions for rows that hooks do not hide.
+
+        Args:
+            table: of the rows.
+            entity: its class, or an alias of it.
+            asked: a table whose hooks the call has asked itself.
+
+        Raises:
+            ToolError: a hook refuses the read.
+        """
+        over = (each for each in self.hooks.over(table) if each is not asked)
+        hidden = [rows for rows in map(self._hidden_rows, over) if rows is not None]
+        own = [getattr(entity, name) for name in table.identity]
+        return [not_(_has_row(rows, own)) for rows in hidden]
+
+    def may_mask(self, table: ToolTable) -> bool:
+        """Return whether an `after_read` may hide values of a table's rows."""
+        return not all(each.allows_totals() for each in self.hooks.all_over(table))
+
+    def hidden_among(self, table: ToolTable, instances: Collection[Any]) -> list[Any]:
+        """Return the rows that hooks hide: at most one statement."""
+        conditions = self.conditions(table, table.model) if instances else []
+        if not conditions:
+            return []
+        mapper = inspect(table.model).mapper
+        keys = {tuple(mapper.primary_key_from_instance(each)): each for each in instances}
+        own = [getattr(table.model, name) for name in table.identity]
+        statement = select(*own).where(sqla.in_keys(own, keys), *conditions)
+        for visible in self.session.execute(statement, execution_options={"raw_keys": True}):
+            keys.pop(tuple(visible), None)
+        return [*keys.values()]
+
+    def mask(self, shown: Sequence[ShownRow], asked: Shape | None = None) -> set[int]:
+        """Call `after_read` for the rows of an answer, and remove nested rows that hooks remove.
+
+        Args:
+            shown: the rows, nested ones included.
+            asked: the shape whose rows the call itself shows to the hooks of its table.
+
+        Returns:
+            the `id()` of each row that a hook has removed.
+        """
+        removed: set[int] = set()
+        for table in self.hooks.by_table:
+            rows = [
+                row
+                for row, instance, shape in shown
+                if isinstance(instance, table.model)
+                and not (shape is asked and shape.table is table)
+            ]
+            left = [*rows]
+            for hooks in self.hooks.by_table[table] if rows else ():
+                hooks.after_read(self._reading(table), left)
+            removed |= {*map(id, rows)} - {*map(id, left)}
+        if removed:
+            for row, _, shape in shown:
+                for name in shape.children:
+                    row[name] = _without(row.get(name), removed)
+        return removed
+
+    def mask_refs(self, refs: Sequence[ForeignRef]) -> list[ForeignRef]:
+        """Return the refs whose labels may be shown: one statement for each table with hooks.
+
+        An `after_read` that may hide values is shown the rows; their labels are what it leaves.
+        """
+        shown: list[ForeignRef] = []
+        for (table, by), same in _by_target(refs).items():
+            if table is None or not self.hooks.over(table):
+                shown += same
+                continue
+            keys = [*dict.fromkeys(each.key for each in same)]
+            if self.may_mask(table):
+                labels = self._masked_labels(table, by, keys)
+                for each in same:
+                    each.label = labels.get(each.key)
+                shown += [each for each in same if each.label is not None]
+            else:
+                visible = self._visible_keys(table, by, keys)
+                shown += [each for each in same if each.key in visible]
+        return shown
+
+    def _masked_labels(
+        self, table: ToolTable, by: Column[Any] | None, keys: Sequence[Any]
+    ) -> dict[Any, str]:
+        """Return the labels of rows as the table's `after_read` leaves them, by key."""
+        label, column = table.keys.label, key_attribute(table, by)
+        if label is None:
+            return {}
+        shape = shape_of(table, None)
+        names = [column.key, *([] if label.attribute is None else [label.attribute])]
+        statement = shape.statement().where(column.in_(keys), *self.conditions(table, table.model))
+        loaded = statement.options(*(undefer(getattr(table.model, name)) for name in names))
+        instances = self.session.scalars(loaded, execution_options={"raw_keys": True}).all()
+        rendering = Rendering(Limits(), lambda *_: "", lambda *_: RelatedRows())
+        before = [rendering.row(each, shape) for each in instances]
+        rows = [rendering.row(each, shape) for each in instances]
+        removed = self.mask(rendering.shown[len(rows) :])
+        labels, name = {}, label.attribute
+        for instance, row, original in zip(instances, rows, before, strict=True):
+            values = sqla.state_of(instance).dict
+            text = label.of_unredacted(values)
+            if name is None:
+                text = text if row == original else None
+            elif row.get(name) != original.get(name):
+                text = row[name] if isinstance(row.get(name), str) else None
+            if text is not None and id(row) not in removed:
+                labels[values[column.key]] = text
+        return labels
+
+    def _visible_keys(
+        self, table: ToolTable, by: Column[Any] | None, keys: Sequence[Any]
+    ) -> Collection[Any]:
+        conditions = self.conditions(table, table.model)
+        if not conditions:
+            return keys
+        column = key_attribute(table, by)
+        statement = select(column).where(column.in_([*dict.fromkeys(keys)]), *conditions)
+        return {*self.session.scalars(statement, execution_options={"raw_keys": True})}
+
+    def _reading(self, table: ToolTable) -> Reading:
+        """Return what the hooks of a table make of a read of other rows; they are asked once."""
+        reading = self._readings.get(table)
+        if reading is None:
+            arguments = DbRead(table=table.name)
+            reading = Reading(self.session, table.model, arguments, nested=True)
+            for hooks in self.hooks.by_table[table]:
+                hooks.before_read(reading)
+                check_filters(reading.arguments, table)
+            self._readings[table] = reading
+            self.notes += reading.notes
+        return reading
+
+    def _hidden_rows(self, table: ToolTable) -> FromClause | None:
+        """Return the keys of the rows that a table's hooks hide; `None` if they hide none."""
+        if table not in self._hidden:
+            wanted, hidden = self._wanted(table), None
+            if wanted:
+                keys = [getattr(table.model, name) for name in table.identity]
+                rows = select(*keys).where(not_(func.coalesce(and_(*wanted), false())))
+                hidden = with_keys(self.session, rows).correlate(None).subquery()
+            self._hidden[table] = hidden
+        return self._hidden[table]
+
+    def _wanted(self, table: ToolTable) -> list[Condition]:
+        reading = self._reading(table)
+        if reading.empty:
+            return [false()]
+        filters = [*reading.arguments.filters, *reading.arguments.or_filters]
+        keys = self.resolve(refs_in(filters, table))
+        wanted = read_conditions(reading, table, Conditions(keys, visible=self.conditions))
+        if reading.keys is not None:
+            own = getattr(table.model, table.ref_field)
+            wanted.append(own.in_(self.statement_keys(reading.keys, table)))
+        return wanted
+
+
+def _by_target(
+    refs: Iterable[ForeignRef],
+) -> dict[tuple[ToolTable | None, Column[Any] | None], list[ForeignRef]]:
+    """Return refs by their tables and key columns; those that have their label, under `None`."""
+    by_target: dict[tuple[ToolTable | None, Column[Any] | None], list[ForeignRef]] = {}
+    for each in refs:
+        place = (each.target, each.by) if each.label is None else (None, None)
+        by_target.setdefault(place, []).append(each)
+    return by_target
+
+
+def _has_row(rows: FromClause, own: Sequence[Any]) -> Condition:
+    """Return the condition that a row's primary key is among some."""
+    same = (mine == theirs for mine, theirs in zip(own, rows.c, strict=True))
+    return select(literal(1)).select_from(rows).where(*same).exists()
+
+
+def _without(related: Any, removed: Collection[int]) -> Any:
+    """Return what a relationship shows without removed rows."""
+    if isinstance(related, list):
+        return [each for each in related if id(each) not in removed]
+    return None if id(related) in removed else related
