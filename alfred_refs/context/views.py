@@ -366,22 +366,15 @@ class _Nesting:
         self.parents: dict[str, str] = {}
         for ref in refs:
             for parent, child in _list_items(rows[ref]):
-                # two rows in each other's lists: the later one is in the earlier one's
-                if child in self._rows and not self._is_above(child, parent):
+                if child in self._rows:
                     self.parents.setdefault(child, parent)
         self._shown = {ref for ref in refs if ref not in self.parents}
         self.views = {ref: self._view(self._rows[ref], ref) for ref in refs if ref in self._shown}
-        for ref in refs:  # its parent is itself only shown by its ref
+        for ref in refs:  # its parent is only shown by its ref, or inside of it
             if ref not in self._shown:
                 del self.parents[ref]
                 self._shown.add(ref)
                 self.views[ref] = self._view(self._rows[ref], ref)
-
-    def _is_above(self, ref: str, below: str) -> bool:
-        above: str | None = below
-        while above is not None and above != ref:
-            above = self.parents.get(above)
-        return above == ref
 
     def _view(self, row: CurrentRow, ref: str) -> RowView:
         related: dict[str, RowView | list[RowView] | None] = {}

@@ -197,7 +197,7 @@ def test_what_is_retained_stays_as_a_name(
 ) -> None:
     """Never with its data: only a read brings that."""
     conversation.retain([korma], "for Sunday")
-    for _ in range(4):
+    for _ in range(context.window.active):
         conversation.begin_turn()
     assert lines(context) == [f'- {korma} "Korma" (read in turn 1): "for Sunday"']
     assert "rice" not in context.render("act")
@@ -646,6 +646,7 @@ def test_a_mention_of_another_owners_row_is_refused(
         chat.refer(Recipe, mine)  # other tests have another class of this name
         said = f"@[mine](recipe:{mine}), @[shared](recipe:{shared})"
         assert context.heard(session, said) == "recipe_1, recipe_2"
+        assert "".join(context.with_names(["recipe_1"])) == "ann"
         errors = []
         for key in (theirs, uuid.uuid4()):
             for other in ("", f"@[mine](recipe:{mine}) "):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,14 +16,16 @@ from alfred_refs.context.views import (
     EntityView,
     RowView,
     Selection,
+    Window,
     quote_json,
     render_view,
+    select_entries,
     tokens,
     view_of,
 )
 from alfred_refs.mapping import Ref
-from alfred_refs.store import ActivityEntry
-from alfred_refs.tools import CurrentRows
+from alfred_refs.store import ActivityEntry, ActivityRecord
+from alfred_refs.tools import CurrentRow, CurrentRows
 from tests.profiles import examples
 
 
@@ -221,6 +224,41 @@ def test_a_row_that_cannot_be_read_has_the_status_that_is_known(
     entry = ActivityEntry(Ref("recipe", 1), gone, "Soup", action, actor, 0, 0)
     view = view_of(Selection(0, [entry]), [], CurrentRows({}), data=True)
     assert [each.status for each in view.active] == [status]
+
+
+def read_in(turn: int, number: int, **more: Any) -> ActivityEntry:
+    """Return that a recipe was read in a turn."""
+    entry = ActivityEntry(Ref("recipe", number), None, None, "read", "model", turn, turn)
+    return replace(entry, **more)
+
+
+def test_of_older_rows_those_that_are_retained_and_exist_are_shown() -> None:
+    """Others are counted; a deletion in the window is shown."""
+    entries = [
+        read_in(1, 1, reason="liked"),
+        read_in(1, 2, reason="liked", gone="was deleted"),
+        read_in(1, 3, reason="liked", action="deleted"),
+        read_in(1, 4),
+        read_in(2, 5, reason="liked", action="deleted"),
+    ]
+    selection = select_entries(ActivityRecord(4, entries, {"recipe": 6}), Window(active=3))
+    assert [entry.ref.number for entry in selection.active] == [5]
+    assert [entry.ref.number for entry in selection.retained] == [1]
+    assert selection.others == {"recipe": 4}
+
+
+def test_rows_in_each_others_lists_are_shown_once() -> None:
+    """The later one inside of the earlier one."""
+    first, second = (
+        CurrentRow(f"recipe_{n}", data={"n": n}, related={"near": [CurrentRow(f"recipe_{3 - n}")]})
+        for n in (1, 2)
+    )
+    selection = Selection(4, [read_in(4, 1), read_in(4, 2)])
+    rows = CurrentRows({each.ref: each for each in (first, second)})
+    outer, inner = view_of(selection, [], rows, data=True).active
+    again = RowView(ref="recipe_2", data={"n": 2}, related={"near": [RowView(ref="recipe_1")]})
+    assert (outer.within, outer.data, outer.related) == (None, {"n": 1}, {"near": [again]})
+    assert (inner.within, inner.data) == ("recipe_1", None)
 
 
 def test_a_view_that_is_cut_tells_of_its_own_rows_alone() -> None:

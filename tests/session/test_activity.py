@@ -570,13 +570,15 @@ def test_a_call_in_a_transaction_that_has_written_is_kept_if_that_is_committed(
     conversation.refer_all(Recipe, [each.id for each in recipes])
     with sessions(conversation=conversation, by="model") as session:
         write(session)
-        answer = Toolset([Recipe]).call(session, "db_read", READ)
+        toolset = Toolset([Recipe])
+        answer = toolset.call(session, "db_read", READ)
         assert "x" in [row["name"] for row in answer["rows"]]
+        toolset.call(session, "db_read", {"table": "recipes", "columns": ["id"]})
         assert known(conversation) == {}
         if commits:
             session.commit()
-    shown = [each for each in conversation.activity().entries if each.fields]
-    assert len(shown) == (5 if commits else 0)
+    shown = [each.fields for each in conversation.activity().entries if each.fields]
+    assert shown == [["id", "name"]] * (5 if commits else 0)
 
 
 def test_a_call_in_a_transaction_that_has_read_is_kept_at_once(
