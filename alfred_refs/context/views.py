@@ -416,8 +416,8 @@ _RETAINED = "Older, kept as names; read them for data:"
 _RETAINED_NAMES = "From earlier turns:"
 _DRAFTS = "Generated and not saved:"
 
-# tags that the text of a user may not contain; `<product_2>` and `<key>` are our marks of keys
-_TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+)>)")
+# tags that the text of a user may not contain; `<product_2:hex>` and `<key>` are marks of keys
+_TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+(?::(?:hex|HEX|upper))?)>)")
 _RARE = re.compile(r"[^ -_a-~]")  # what is not ASCII, control characters, and the backtick
 _JOINERS = "\u200c\u200d"  # that emoji and some scripts are written with
 

@@ -165,19 +165,26 @@ class RowReader:
         found: dict[str, tuple[ToolTable, Row]] = {}
         deleted: list[str] = []
         cut: list[str] = []
-        for table, keys in self._by_table().items():
-            try:
-                rows, left_out = self._read_table(table, keys)
-            except ToolError:  # a hook has refused the read
-                continue
-            for row in rows:
-                ref = row.get(table.ref_field)
-                if ref in keys:  # a hook may have changed it
-                    found[ref] = table, row
-            cut += left_out
-            missing = {ref: key for ref, key in keys.items() if ref not in found}
-            if missing:
-                deleted += self._deleted(table, missing)
+        keys = self._call.conversation.known_keys(self._wanted)
+        tables = {ref: self._tables_of(ref, key) for ref, key in keys.items()}
+        while tables := {ref: each for ref, each in tables.items() if each and ref not in found}:
+            by_table: dict[ToolTable, dict[str, Key]] = {}
+            for name, (table, *_) in tables.items():
+                by_table.setdefault(table, {})[name] = keys[name]
+            tables = {ref: each[1:] for ref, each in tables.items()}
+            for table, of_table in by_table.items():
+                try:
+                    rows, left_out = self._read_table(table, of_table)
+                except ToolError:  # a hook has refused the read
+                    continue
+                for row in rows:
+                    ref = row.get(table.ref_field)
+                    if ref in of_table:  # a hook may have changed it
+                        found[ref] = table, row
+                cut += left_out
+                missing = {r: of_table[r] for r in of_table if not (r in found or tables[r])}
+                if missing:
+                    deleted += self._deleted(table, missing)
         answer = {"rows": [row for _, row in found.values()], "labels": self._labels, "cut": cut}
         plain = replace_keys(answer, self._call.conversation, self._tables.shown)
         self._labels = plain["labels"]
@@ -191,16 +198,14 @@ class RowReader:
             [each for each in plain["cut"] if self._is_shown(each)],
         )
 
-    def _by_table(self) -> dict[ToolTable, dict[str, Key]]:
-        """Return the keys of the rows, by ref, in the table that has most of their fields."""
-        by_table: dict[ToolTable, dict[str, Key]] = {}
-        for ref, key in self._call.conversation.known_keys(self._wanted).items():
-            entity, fields = _entity(ref), {*(self._wanted[ref] or ())}
-            tables = [t for t in self._tables if t.entity == entity and t.key_parts(key)]
-            if tables:
-                table = max(tables, key=lambda table: len(fields.intersection(table.fields)))
-                by_table.setdefault(table, {})[ref] = key
-        return by_table
+    def _tables_of(self, ref: str, key: Key) -> Sequence[ToolTable]:
+        """Return the tables that a row may be in: classes and subclasses share an entity.
+
+        The table that has most of its fields is the first.
+        """
+        entity, fields = _entity(ref), {*(self._wanted[ref] or ())}
+        tables = [t for t in self._tables if t.entity == entity and t.key_parts(key)]
+        return sorted(tables, key=lambda table: -len(fields.intersection(table.fields)))
 
     def _read_table(
         self, table: ToolTable, keys: Mapping[str, Key]

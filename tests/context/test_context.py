@@ -287,10 +287,12 @@ def test_keys_beside_a_mention_are_covered(
     assert context.heard(session, said) == "dish_1, not dish_1 or <key>"
 
 
-def test_drafts_of_classes_that_a_toolset_does_not_list_are_not_shown(
-    conversation: Conversation, sessions: Sessions
+def test_rows_and_drafts_of_classes_that_a_toolset_does_not_list_are_not_shown(
+    conversation: Conversation, sessions: Sessions, call: Call, keys: dict[str, uuid.UUID]
 ) -> None:
-    """With their content or without, in any prompt."""
+    """With their content or without, in any prompt; nor are they counted."""
+    assert keys
+    call("db_read", table="parts")
     conversation.draft(Part, {"note": "cinnamon"}, label="cinnamon")
     conversation.draft(Cuisine, {"name": "Thai"})
     context = Context(
@@ -298,7 +300,7 @@ def test_drafts_of_classes_that_a_toolset_does_not_list_are_not_shown(
     )
     assert [each.ref for each in context.view("act").drafts] == ["gen_cuisine_1"]
     assert "cinnamon" not in context.prompt(Step("write", "x")).user
-    assert "gen_part_1" not in context.render("think")
+    assert not re.search("part|dish", context.render("think"))
 
 
 def test_a_mention_is_looked_up_in_a_session_of_the_conversation(
@@ -506,10 +508,13 @@ def test_turns_that_overlap_do_not_hide_each_other(
         other.begin_turn()
     step = Step("read", "look", of=2)
     context.done(step, answered(step, toolset, note_for_next_step="take it"))
+    after = Context(other, toolset=toolset)
+    after.done(step, answered(step, toolset, result_summary="too late"))
     prompt = context.prompt(Step("write", "save", number=2, of=2))
     assert "> take it" in prompt.parts["previous note"]
+    assert "too late" not in prompt.parts["data"]
     assert f"- {korma}" in prompt.parts["entities"]
-    later = Context(other, toolset=toolset).prompt(Step("write", "save", number=2, of=2))
+    later = after.prompt(Step("write", "save", number=2, of=2))
     assert "previous note" not in later.parts
     assert f"- {korma}" not in later.parts["entities"]
 
@@ -670,14 +675,18 @@ def test_rows_of_several_tables_that_a_call_makes_are_told(context: Context, cal
 def test_a_prompt_is_cut_as_an_answer_is_and_says_so(
     conversation: Conversation, sessions: Sessions, tables: Engine
 ) -> None:
-    """The limits of the toolset hold for prompts too."""
+    """The limits of the toolset hold for prompts too, for the fields that were shown of a row."""
     with Session(tables) as plain:
         parts = [Part(position=n, note="x" * 30) for n in range(4)]
         plain.add(Dish(name="Korma", parts=parts, extra={"text": "y" * 90}))
+        plain.add(Dish(name="Soup", extra={"text": "y" * 90}))
         plain.commit()
     toolset = Toolset(MODELS, limits=Limits(rows=2, text=50), expect="optional")
     with sessions(conversation=conversation, by="model") as session:
-        asked = {"table": "dishes", "columns": ["name", "extra", "parts"]}
+        asked: dict[str, Any] = {"table": "dishes", "columns": ["name"]}
+        assert "cut" not in toolset.call(session, "db_read", asked)
+        asked["filters"] = [{"field": "name", "op": "=", "value": "Korma"}]
+        asked["columns"] = ["name", "extra", "parts"]
         answer = toolset.call(session, "db_read", asked)
     told = Context(conversation, toolset=toolset, sessions=sessions).render("act")
     assert len(answer["cut"]) == 2

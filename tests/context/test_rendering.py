@@ -203,7 +203,8 @@ def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason:
 
 def test_a_mark_for_a_key_in_a_text_stays_as_the_model_must_write_it() -> None:
     """It is ours, and names a row."""
-    assert quote_json("see <product_2> <b>") == '"see <product_2> \\u003cb>"'
+    text = "see <product_2> <gen_product_1:HEX>"
+    assert quote_json(f"{text} <b> <b_1:b>") == f'"{text} \\u003cb> \\u003cb_1:b>"'
 
 
 @pytest.mark.parametrize(

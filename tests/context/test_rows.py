@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from alfred_refs.context.views import NOT_READ, NOTE
 from alfred_refs.tools import Hooks, Reading, ToolError, Toolset
 from tests.context.conftest import Call
 from tests.fix_owned import World
+from tests.models import Cook, Person
 from tests.owned import Recipe
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish, Part
@@ -105,8 +107,8 @@ def test_a_row_that_others_deleted_is_not_said_to_be_the_users_deed(
 def test_a_retained_row_that_is_deleted_or_renamed_is_shown_so(
     context: Context, call: Call, keys: Keys, tables: Engine, conversation: Conversation
 ) -> None:
-    """Its name is read like those of the window."""
-    call("db_read", table="dishes", order_by="name", columns=["name"])  # Curry, Korma, Soup
+    """Its name is read like those of the window, and nothing else of it."""
+    call("db_read", table="dishes", order_by="name", columns=PARTS)  # Curry, Korma, Soup
     conversation.retain(["dish_1", "dish_2"], "liked")
     for _ in range(4):
         conversation.begin_turn()
@@ -115,10 +117,12 @@ def test_a_retained_row_that_is_deleted_or_renamed_is_shown_so(
         plain.execute(delete(Part))
         plain.execute(delete(Dish).where(Dish.id == keys["Korma"]))
         plain.commit()
-    assert lines(context, "think") == [
-        '- dish_1 "Dal" (read in turn 0): "liked"',
-        '- dish_2 "Korma" (deleted since turn 0): "liked"',
-    ]
+    with statements(tables) as sent:
+        assert lines(context, "think") == [
+            '- dish_1 "Dal" (read in turn 0): "liked"',
+            '- dish_2 "Korma" (deleted since turn 0): "liked"',
+        ]
+    assert not [each for each in sent if "FROM parts" in each]
 
 
 def test_columns_that_the_toolset_hides_are_not_shown(
@@ -183,6 +187,65 @@ def test_hooks_decide_as_in_a_read(
         shown = [line.partition(" ")[2].partition(" ")[2] for line in lines(context)]
         assert [line for line in shown if line.startswith('"') and "(" in line] == expected
     assert '{"stock": 5}' in context.render("act")
+
+
+class Including(Hooks):
+    """Shows related rows in each row."""
+
+    def before_read(self, read: Reading) -> None:
+        """Add the list of parts."""
+        read.include.append("parts")
+
+
+def test_rows_that_a_hook_includes_are_shown(
+    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+) -> None:
+    """Though the model did not ask for them."""
+    assert keys
+    call("db_read", table="dishes", filters=named("Korma"), columns=["name"])
+    toolset = Toolset(MODELS, hooks={Dish: [Including()]}, expect="optional")
+    assert lines(Context(conversation, toolset=toolset, sessions=sessions)) == [
+        '- dish_1 "Korma" (read in turn 0)',
+        "  parts:",
+        '  - part_1 {"position": 1, "note": "rice"}',
+        '  - part_2 {"position": 2, "note": "sauce"}',
+    ]
+
+
+def test_keys_in_values_are_refs_as_in_an_answer(
+    context: Context, call: Call, keys: Keys, tables: Engine
+) -> None:
+    """In documents and in text."""
+    extra = {"see": str(keys["Curry"]), "or": f"what is like {keys['Curry'].hex}"}
+    with Session(tables) as plain:
+        plain.get_one(Dish, keys["Soup"]).extra = extra
+        plain.commit()
+    call("db_read", table="dishes", filters=named("Curry"), columns=["name"])
+    answer = call("db_read", table="dishes", filters=named("Soup"), columns=["name", "extra"])
+    shown = answer["rows"][0]["extra"]
+    assert shown["see"] == "<dish_1>"
+    assert lines(context)[-1] == f"  {json.dumps({'extra': shown})}"
+
+
+@pytest.mark.parametrize("models", [[Person, Cook], [Cook, Person]])
+def test_rows_of_subclasses_are_read_from_the_table_that_has_them(
+    conversation: Conversation, sessions: Sessions, tables: Engine, models: list[type[Any]]
+) -> None:
+    """With the fields that were shown of them; the order of the tables is of no matter."""
+    toolset = Toolset(models, expect="optional")
+    with Session(tables) as plain:
+        plain.add_all([Cook(kind="cook", stars=3), Person(kind="person")])
+        plain.commit()
+    for table, columns in (("cooks", ["stars"]), ("people", ["mentor_id"])):
+        with sessions(conversation=conversation, by="model") as session:
+            toolset.call(session, "db_read", {"table": table, "columns": columns})
+    context = Context(conversation, toolset=toolset, sessions=sessions)
+    first = ["- person_1 (read in turn 0)", '  {"stars": 3}']
+    assert lines(context) == [*first, "- person_2 (read in turn 0)"]
+    with Session(tables) as plain:
+        plain.execute(delete(Person).where(Person.kind == "person"))
+        plain.commit()
+    assert lines(context) == [*first, "- person_2 (deleted since turn 0)"]
 
 
 def test_a_list_is_shown_in_its_order_and_each_row_once(
@@ -348,14 +411,25 @@ def test_the_session_of_a_prompt_is_closed(
     assert closed == ["closed"] * 2
 
 
-def test_nothing_is_recorded_by_reading(context: Context, call: Call, keys: Keys) -> None:
-    """A prompt is not a use of its rows."""
+class Marking(Hooks):
+    """Writes to rows whenever rows are read."""
+
+    def before_read(self, read: Reading) -> None:
+        """Mark all parts."""
+        read.session.execute(update(Part).values(note="seen"))
+
+
+def test_nothing_is_recorded_by_reading(
+    sessions: Sessions, conversation: Conversation, call: Call, keys: Keys
+) -> None:
+    """A prompt is not a use of its rows; nor is a hook's write an action of the model."""
     assert keys
     call("db_read", table="dishes", columns=PARTS)
-    before = context.conversation.activity()
-    context.conversation.begin_turn()
-    context.render("act")
-    assert context.conversation.activity().entries == before.entries
+    before = conversation.activity()
+    conversation.begin_turn()
+    toolset = Toolset(MODELS, hooks={Dish: [Marking()]}, expect="optional")
+    assert '"seen"' in Context(conversation, toolset=toolset, sessions=sessions).render("act")
+    assert conversation.activity().entries == before.entries
 
 
 def test_drafts_are_shown_as_the_tools_show_them(

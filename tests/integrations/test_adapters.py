@@ -27,6 +27,7 @@ def test_it_is_a_conversation_and_an_owner() -> None:
         ),
         ("ab", "returned a str that is not a pair"),
         (("chat-7",), "returned a tuple that is not a pair"),
+        (("chat-7", 7, 8), "returned a tuple that is not a pair"),
         (["chat-7", 7], "returned a list that is not a pair"),
         (
             (7, "chat-7"),

@@ -156,14 +156,15 @@ async def test_read_only_has_no_other_tools(desk: BoundToolset, era: ConnectMode
 async def test_resources_are_tables_rows_and_the_conversation(
     desk: BoundToolset, shop_registry: RefRegistry, era: ConnectMode
 ) -> None:
-    """A row as it is read, entries of listed tables with labels, drafts first; and a prompt."""
+    """A row as it is read, entries of listed tables with labels, without keys; and a prompt."""
     chat = shop_registry.conversation("chat-7", owner=shop.ADA)
     chat.refer("voucher", 5)
+    chat.draft("voucher", {})
     server = server_of(desk, lambda _: ("chat-7", shop.ADA), name="shop")
     async with Client(server, mode=era) as client:
         nothing = json.loads(await read(client, "refs://conversation"))
         await client.call_tool("db_read", {"table": "orders"})
-        chat.draft(shop.Address, {"street": "Ring 1"})
+        chat.draft(shop.Address, {"street": "Ring ..88bd2de2"})
         row = json.loads(await read(client, "refs://row/order_1"))
         known = json.loads(await read(client, "refs://conversation"))
         tables = await read(client, "refs://tables")
@@ -174,7 +175,7 @@ async def test_resources_are_tables_rows_and_the_conversation(
     assert nothing == {"entries": [], "more": False}
     assert [each["note"] for each in row["rows"]] == ["for Ada"]
     assert known["entries"] == [
-        {"ref": "gen_address_1", "label": "Ring 1"},
+        {"ref": "gen_address_1", "label": "Ring <key>"},
         {"ref": "order_1", "label": "for Ada", "gone": None},
     ]
     assert tables == desk.describe()
@@ -182,6 +183,36 @@ async def test_resources_are_tables_rows_and_the_conversation(
     assert prompt.text.endswith(tables)
     assert listed == ["refs://tables", "refs://conversation"]
     assert [each.uri_template for each in templates] == ["refs://row/{ref}"]
+
+
+async def test_entries_are_limited_and_rows_that_are_gone_are_marked(
+    desk: BoundToolset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reason; a client learns that there are more."""
+    own = [{"field": "id", "op": "=", "value": "order_1"}]
+    async with Client(served(desk)) as client:
+        await client.call_tool("db_read", {"table": "orders"})
+        await client.call_tool("db_delete", {"table": "orders", "filters": own})
+        known = json.loads(await read(client, "refs://conversation"))
+        limit = len(known["entries"]) - 1
+        monkeypatch.setattr("alfred_refs.integrations.mcp._MAX_ENTRIES", limit)
+        limited = json.loads(await read(client, "refs://conversation"))
+
+    entry = {"ref": "order_1", "label": "for Ada", "gone": "was deleted"}
+    assert (entry in known["entries"], known["more"]) == (True, False)
+    assert limited == {"entries": known["entries"][:-1], "more": True}
+
+
+async def test_owners_without_tokens_have_conversations_of_their_own(desk: BoundToolset) -> None:
+    """In one registry, which would refuse the second one in a conversation of the first."""
+    answers = []
+    for who in (shop.ADA, shop.BOB):
+        async with Client(served(desk, who)) as client:
+            answers.append(text_of(await client.call_tool("db_read", {"table": "orders"})))
+    assert [("for Ada" in each, "for Bob" in each) for each in answers] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 @pytest.mark.parametrize("era", ERAS)

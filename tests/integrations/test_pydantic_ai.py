@@ -117,6 +117,17 @@ class TestPydanticAI(AdapterContract):
         assert played.told == [*[[(ORDERS, False)]] * 2, *errors, [(ORDERS, False)]]
 
 
+async def test_arguments_of_any_text_are_a_dict_for_the_framework(
+    shop_desk: BoundToolset,
+) -> None:
+    """Its own code and that of other toolsets may look into it."""
+    refs: RefToolset[Any] = RefToolset(shop_desk, lambda ctx: ctx.deps)
+    ctx: Any = SimpleNamespace(max_retries=1)
+    validator = (await refs.get_tools(ctx))["db_read"].args_validator
+    texts = ['{"table": "orders"}', "[1]", "7", "x", b"[", "[" * 100_000]
+    assert {isinstance(validator.validate_json(each), dict) for each in texts} == {True}
+
+
 async def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
     """As a run begins; what has changed since stands at the end, and the rest is as it was."""
     model, visit = Script([[READ_ORDERS]]), ExampleVisit("chat-7", shop.ADA)
@@ -136,10 +147,13 @@ async def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
 async def test_runs_at_the_same_time_show_rows_of_their_own_conversations(
     shop_desk: BoundToolset,
 ) -> None:
-    """One toolset serves both, and a run keeps the rows that it began with."""
-    refs: RefToolset[Any] = RefToolset(shop_desk, lambda ctx: ctx.deps, window=Window())
+    """Those of its window; one toolset serves both, and a run keeps what it began with."""
+    window = Window(active=1)
+    refs: RefToolset[Any] = RefToolset(shop_desk, lambda ctx: ctx.deps, window=window)
     runs = []
     for chat, owner in (("chat-1", shop.ADA), ("chat-2", shop.BOB)):
+        await shop_desk.call_async(chat, owner, "db_read", {"table": "products"})
+        shop_desk.conversation(chat, owner).begin_turn()
         await shop_desk.call_async(chat, owner, "db_read", {"table": "orders"})
         ctx: Any = SimpleNamespace(deps=(chat, owner))
         runs.append((await refs.for_run(ctx), ctx))
@@ -148,6 +162,7 @@ async def test_runs_at_the_same_time_show_rows_of_their_own_conversations(
         (True, False),
         (False, True),
     ]
+    assert "Gyokuro" not in shown[0]
     assert refs.rows is None
 
 

@@ -198,6 +198,20 @@ def test_rows_from_0_stay_so_and_those_that_are_kept_are_unlinked(
         assert plain.scalar(select(Note.body).where(Note.week_id.is_(None))) == "b"
 
 
+def test_a_plain_list_that_counts_from_0_goes_on_so(
+    session: RefSession, week: uuid.UUID, gym: Engine
+) -> None:
+    """Without SQLAlchemy's collection too."""
+    with Session(gym) as plain:
+        for workout in plain.scalars(select(Workout).order_by(Workout.position)):
+            workout.position -= 1
+            plain.flush()
+        plain.commit()
+    SESSIONS.apply(session, week, [Move([3], 1), Add([4], {"name": "x"})])
+    session.commit()
+    assert sessions_of(gym) == [(0, "legs"), (1, "push"), (2, "pull"), (3, "x")]
+
+
 def test_an_empty_list_begins_as_its_collection_counts(session: RefSession, gym: Engine) -> None:
     """From 0 by SQLAlchemy's list, from 1 without."""
     with Session(gym) as plain:

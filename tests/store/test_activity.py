@@ -60,9 +60,10 @@ def test_what_is_done_gives_a_row_its_ref_and_is_kept(store: Store) -> None:
 
 
 def test_a_deleted_row_gets_no_ref(store: Store) -> None:
-    """Nobody knows it; one that has a ref is noted."""
+    """Nobody knows it; one that has a ref is noted. Rows that were shown have theirs."""
     store.note(CHAT, [Activity(SOUP, "read")], "model")
     store.note(CHAT, [Activity(SOUP, "deleted"), Activity(STEW, "deleted")], "user")
+    store.note(CHAT, [Activity(PLAN, "read", shown=True)], "model")
 
     assert (entry(store).ref, entry(store).action, entry(store).actor) == (ONE, "deleted", "user")
 
@@ -127,7 +128,7 @@ def test_of_old_turns_what_is_retained_is_told(store: Store) -> None:
     store.note(CHAT, [Activity(SOUP, "read"), Activity(STEW, "read")], "model")
     store.refer(CHAT, [PLAN])
     store.retain(CHAT, [ONE, Ref("meal_plan", 1), Ref("recipe", 9)], "the favourite", "user")
-    for _ in range(5):
+    for _ in range(3):
         store.begin_turn(CHAT)
 
     record = store.activity(CHAT, 3)
@@ -135,17 +136,23 @@ def test_of_old_turns_what_is_retained_is_told(store: Store) -> None:
         ("meal_plan_1", "the favourite"),
         ("recipe_1", "the favourite"),
     ]
-    assert (record.turn, record.refs) == (5, {"meal_plan": 1, "recipe": 2})
+    assert (record.turn, record.refs) == (3, {"meal_plan": 1, "recipe": 2})
+    assert len(store.activity(CHAT, 4).entries) == 3
 
 
 def test_a_demoted_row_comes_back_when_something_is_done_with_it(store: Store) -> None:
-    """To stand beside another is not enough."""
+    """To stand beside another is not enough; to be retained is."""
     store.note(CHAT, [Activity(SOUP, "read")], "model")
     store.demote(CHAT, [ONE])
     store.note(CHAT, [Activity(SOUP, "linked")], "model")
     assert entry(store).demoted
     store.note(CHAT, [Activity(SOUP, "read")], "model")
     assert not entry(store).demoted
+    store.demote(CHAT, [ONE])
+    store.retain(CHAT, [ONE], "why", "user")
+    assert (entry(store).demoted, entry(store).reason) == (False, "why")
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    assert entry(store).reason == "why"
 
 
 def test_what_is_dropped_is_forgotten_but_for_its_ref(store: Store) -> None:
