@@ -622,11 +622,7 @@ def _shown_rows(row: Any, table: ToolTable, action: Action) -> Iterator[RowActiv
         if column is None and target is not None:
             for each in inside:
                 yield from _shown_rows(each, target, "linked")
-        elif column is not None and column.key is not None:
-            yield from ((each, "linked", ()) for each in inside if _is_other(each, ref))
+        elif column is not None and column.key is not None and name != table.ref_field:
+            yield from ((each, "linked", ()) for each in inside if isinstance(each, str))
     if isinstance(ref, str):  # groups have no ref
         yield ref, action, [name for name in row if name in table.columns or name in table.targets]
-
-
-def _is_other(ref: Any, own: Any) -> bool:
-    return isinstance(ref, str) and ref != own
