@@ -124,7 +124,7 @@ async def test_arguments_of_any_text_are_a_dict_for_the_framework(
     refs: RefToolset[Any] = RefToolset(shop_desk, lambda ctx: ctx.deps)
     ctx: Any = SimpleNamespace(max_retries=1)
     validator = (await refs.get_tools(ctx))["db_read"].args_validator
-    texts = ['{"table": "orders"}', "[1]", "7", "x", b"[", "[" * 100_000]
+    texts: list[Any] = ['{"table": "orders"}', "[1]", "7", "x", b"[", "[" * 100_000]
     assert {isinstance(validator.validate_json(each), dict) for each in texts} == {True}
 
 
