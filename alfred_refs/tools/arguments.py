@@ -18,7 +18,7 @@ r"""Tool arguments: JSON repair, pydantic models, shape errors.
 >>> given, repair.removed.total()
 ({'table': 'recipes', 'data': {'name': 'Curry'}}, 1)
 >>> given_as_text = {"table": "recipes", "columns": '["name"]', "limit": "3", "filters": None}
->>> Repair().arguments(given_as_text, argument_type_of(DbRead))
+>>> Repair().arguments(given_as_text, argument_type_of(DbRead.model_json_schema()))
 {'table': 'recipes', 'columns': ['name'], 'limit': 3}
 >>> validate_arguments("db_create", given).rows
 [{'name': 'Curry'}]
@@ -193,9 +193,8 @@ class ArgumentType:
 _ANY = ArgumentType()  # never changed
 
 
-def argument_type_of(model: type[BaseModel]) -> ArgumentType:
-    """Return the type of the arguments that a model validates."""
-    schema = model.model_json_schema()
+def argument_type_of(schema: Mapping[str, Any]) -> ArgumentType:
+    """Return the type of the arguments that a JSON schema describes."""
     return _argument_type([schema], schema.get("$defs", {}), {})
 
 
@@ -203,7 +202,7 @@ def _argument_type(
     choices: Sequence[Any], definitions: Mapping[str, Any], known: dict[str, ArgumentType]
 ) -> ArgumentType:
     """Return the type of values that one of several schemas allows."""
-    flat = [each for choice in choices for each in _flat(choice, definitions)]
+    flat = [each for choice in choices for each in alternatives_of(choice, definitions)]
     name = json.dumps(flat, sort_keys=True)
     if name in known:  # filters contain filters
         return known[name]
@@ -228,13 +227,13 @@ def _argument_type(
     return type_
 
 
-def _flat(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[Any]:
+def alternatives_of(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the alternatives of a schema."""
     if "$ref" in schema:
-        yield from _flat(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        yield from alternatives_of(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     elif choices := schema.get("anyOf", schema.get("oneOf")):
         for each in choices:
-            yield from _flat(each, definitions)
+            yield from alternatives_of(each, definitions)
     else:
         yield schema
 

@@ -58,6 +58,7 @@ from alfred_refs.tools.arguments import (
     SEMANTIC,
     TOOLS,
     FilterClause,
+    alternatives_of,
     first_shape_error,
 )
 from alfred_refs.tools.call import Call, Setting, transaction
@@ -65,6 +66,11 @@ from alfred_refs.tools.errors import foreign_row, invalid_arguments
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions
 from alfred_refs.tools.payload import decode_values
+from alfred_refs.tools.preconditions import (
+    Expectation,
+    expectations_of,
+    verify_expectations,
+)
 from alfred_refs.tools.rules import Rule, quote_text, rules_of
 from alfred_refs.tools.tables import ROW_REF, VERBS, ToolColumn, ToolTable, ToolTables, lists_of
 
@@ -465,6 +471,12 @@ _Row = TypeVar("_Row")
 RequiredRefs = list[tuple[str, type[Any]]]
 """The refs that a call gives, each with the required class."""
 
+_REF = "x-ref"
+"""Keyword in a schema, while it is made: that a text is a ref, of which class."""
+
+_LABEL = "x-label"
+"""Keyword in a schema, while it is made: that a text is the label of a ref."""
+
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # accepted by all clients
 
 
@@ -498,7 +510,8 @@ class RefTo:
         return core_schema.with_info_plain_validator_function(self._resolve_value)
 
     def __get_pydantic_json_schema__(self, _: Any, __: Any) -> dict[str, Any]:
-        return {"type": "string", "description": _RefText(self.model)}
+        text = _RefText(self.model)
+        return {"type": "string", "description": text, _REF: text}
 
     def _resolve_value(self, value: Any, info: ValidationInfo) -> str:
         if not isinstance(value, str):
@@ -548,6 +561,7 @@ class FunctionTool:
         reads: whether it changes nothing.
         function: the function.
         arguments: the model's arguments, as a pydantic model.
+        parameters: their JSON schema, with a label for each ref, if the tool writes.
         own: the parameters that the call fills in: its session and its conversation.
     """
 
@@ -556,33 +570,39 @@ class FunctionTool:
     reads: bool
     function: Callable[..., Any]
     arguments: type[Any]
+    parameters: dict[str, Any]
     own: Mapping[str, type[Any]]
 
     def schema(self, tables: ToolTables) -> dict[str, Any]:
         """Return the JSON schema of the arguments, with the tables' names of refs."""
-        named: dict[str, Any] = _with_ref_names(self.arguments.model_json_schema(), tables)
+        named: dict[str, Any] = _with_ref_names(self.parameters, tables)
         return named
 
     def call(self, call: Call, given: Any) -> dict[str, Any]:
         """Call the function in one transaction, and return its result as JSON.
 
         Raises:
-            ToolError: the arguments have another shape, or name a row that the session cannot see.
+            ToolError: the arguments have another shape, or name a row that the session cannot see
+                or that does not have the label that is given.
             BadRefError: a ref cannot be used.
         """
         if not isinstance(given, dict):
             raise invalid_arguments("they are no object")
+        tables = call.setting.tables
         required: RequiredRefs = []
+        given = decode_values(given, tables, call.conversation)
+        labels = _LabelReader(self.parameters.get("$defs", {}), tables)
+        if not self.reads:
+            given = labels.without_labels(given, self.parameters)
         try:
-            values = self.arguments.model_validate(
-                decode_values(given, call.setting.tables, call.conversation), context=required
-            )
+            values = self.arguments.model_validate(given, context=required)
         except ValidationError as error:
             raise first_shape_error(self.name, error) from None
         fields: Mapping[str, Any] = self.arguments.model_fields
         arguments = {str(each.alias): getattr(values, name) for name, each in fields.items()}
         with transaction(call.session, call.setting.limits.seconds, writes=not self.reads):
             _check_rows(call, required)
+            verify_expectations(call, labels.expectations)
             returned = self._run(call, arguments)
             call.session.flush()
             return _answer(call, returned)
@@ -655,7 +675,10 @@ def function_tool(
                 "add the class to the models of the toolset",
             )
     arguments = create_model(tool_name, __config__=ConfigDict(extra="forbid"), **fields)
-    return FunctionTool(tool_name, description, reads, function, arguments, own)
+    parameters = arguments.model_json_schema()
+    if not reads:
+        parameters = _with_labels(parameters, parameters.get("$defs", {}), tables)
+    return FunctionTool(tool_name, description, reads, function, arguments, parameters, own)
 
 
 def _is_session(type_: Any) -> bool:
@@ -689,10 +712,106 @@ def _with_ref_names(schema: Any, tables: ToolTables) -> Any:
         entity = "row" if table is None else table.entity
         return f"{entity} ref, such as '{entity}_1'"
     if isinstance(schema, dict):
-        return {name: _with_ref_names(each, tables) for name, each in schema.items()}
+        return {
+            name: _with_ref_names(each, tables)
+            for name, each in schema.items()
+            if name not in (_REF, _LABEL)
+        }
     if isinstance(schema, list):
         return [_with_ref_names(each, tables) for each in schema]
     return schema
+
+
+def _ref_fields(
+    properties: Mapping[str, Any], definitions: Mapping[str, Any], tables: ToolTables
+) -> Iterator[tuple[str, str, ToolTable, bool]]:
+    """Yield the fields of refs of rows with labels, each with the field of its label or labels.
+
+    Yields:
+        the name, the label's name, the table, and whether both are lists.
+    """
+    for name, schema in properties.items():
+        for model, is_list in _refs_in(schema, definitions):
+            table, label = tables.of_model(model), f"_{name}_label{'s' * is_list}"
+            is_own = label in properties and _LABEL not in properties[label]
+            if table is not None and table.keys.label is not None and not is_own:
+                yield name, label, table, is_list
+
+
+def _refs_in(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any], *, is_list: bool = False
+) -> Iterator[tuple[type[Any], bool]]:
+    """Yield the classes whose refs a field takes, each with whether it takes a list of them."""
+    for each in alternatives_of(schema, definitions):
+        if _REF in each:
+            yield each[_REF].model, is_list
+        elif "items" in each and not is_list:
+            yield from _refs_in(each["items"], definitions, is_list=True)
+
+
+def _with_labels(schema: Any, definitions: Mapping[str, Any], tables: ToolTables) -> Any:
+    """Return a schema with a field for the label of each ref, next to it."""
+    if isinstance(schema, list):
+        return [_with_labels(each, definitions, tables) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _with_labels(each, definitions, tables) for name, each in schema.items()}
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and "type" in schema:
+        labels: dict[str, dict[str, Any]] = {}
+        for name, label, _, is_list in _ref_fields(properties, definitions, tables):
+            text = {"type": "string"}
+            type_ = {"type": "array", "items": text} if is_list else text
+            description = f"the label of {name!r}, as rows show it"
+            labels.setdefault(name, {})[label] = {
+                **type_,
+                "description": description,
+                _LABEL: True,
+            }
+        made["properties"] = {
+            field: each
+            for name, property_ in made["properties"].items()
+            for field, each in {name: property_, **labels.get(name, {})}.items()
+        }
+    return made
+
+
+class _LabelReader:
+    """Takes the labels of refs out of the arguments of a function tool.
+
+    Args:
+        definitions: of the arguments' schema.
+        tables: that a model may use.
+
+    Attributes:
+        expectations: the refs, each with the label that is given for it, if any.
+    """
+
+    def __init__(self, definitions: Mapping[str, Any], tables: ToolTables) -> None:
+        self.expectations: list[Expectation] = []
+        self._definitions = definitions
+        self._tables = tables
+
+    def without_labels(self, given: Any, schema: Mapping[str, Any]) -> Any:
+        """Return a value without labels."""
+        choices = [*alternatives_of(schema, self._definitions)]
+        if isinstance(given, list):
+            items = [each["items"] for each in choices if "items" in each]
+            return [self.without_labels(each, {"anyOf": items}) for each in given]
+        if not isinstance(given, dict):
+            return given
+        properties = {n: p for each in choices for n, p in each.get("properties", {}).items()}
+        row = dict(given)
+        for name, label, table, is_list in _ref_fields(
+            properties, self._definitions, self._tables
+        ):
+            if row.get(name) is not None and isinstance(row[name], list) is is_list:
+                refs = row[name] if is_list else [row[name]]
+                self.expectations += expectations_of(table, refs, row.pop(label, None), label)
+        return {
+            name: self.without_labels(each, properties[name]) if name in properties else each
+            for name, each in row.items()
+        }
 
 
 def _check_rows(call: Call, required: RequiredRefs) -> None:

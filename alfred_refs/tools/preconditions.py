@@ -413,6 +413,17 @@ def check_expectations(call: Call, arguments: Arguments) -> Arguments:
     """
     expectations: list[Expectation] = []
     checked = _ExpectationReader(call.setting.tables, expectations).without_labels(arguments)
+    verify_expectations(call, expectations)
+    return checked
+
+
+def verify_expectations(call: Call, expectations: Sequence[Expectation]) -> None:
+    """Check that rows are what a model expects, and that it says so where it must.
+
+    Raises:
+        BadRefError: a ref does not name a row.
+        ToolError: a row is not what the model expects, or an expectation is missing.
+    """
     is_required = call.setting.expect == "required"
     if not is_required:
         expectations = [each for each in expectations if each.value is not None]
@@ -431,7 +442,6 @@ def check_expectations(call: Call, arguments: Arguments) -> Arguments:
         _check_unambiguous(
             call, [each for each in expectations if isinstance(each.value, str)], labels
         )
-    return checked
 
 
 def _check_expectation(
@@ -512,6 +522,31 @@ def _split_expectations(
     return by_ref, {name: each for name, each in expect.items() if name not in by_ref} or None
 
 
+def expectations_of(
+    table: ToolTable, refs: Sequence[Any], expect: Any, field: str
+) -> list[Expectation]:
+    """Return the expectations of rows: none, the same for all, or one for each.
+
+    Args:
+        table: of the rows.
+        refs: of the rows; values that are no text are refused when values are checked.
+        expect: labels or values by column, or a list of them.
+        field: where they are stated.
+
+    Raises:
+        ToolError: they are of another form, or not as many as refs.
+    """
+    values = expect if isinstance(expect, list) else [expect] * len(refs)
+    is_valid = all(each is None or isinstance(each, str | dict) for each in values)
+    if len(values) != len(refs) or not is_valid:
+        raise invalid_value(field, f"labels as rows show them, of {len(refs)} refs")
+    return [
+        Expectation(ref, table, field, each)
+        for ref, each in zip(refs, values, strict=True)
+        if isinstance(ref, str) and ref
+    ]
+
+
 class _ExpectationReader:
     """Removes expectations from arguments, and collects them.
 
@@ -584,13 +619,7 @@ class _ExpectationReader:
         self, table: ToolTable, refs: Sequence[Any], expect: Any, field: str = "expect"
     ) -> None:
         """Add expectations of rows: none, the same for all, or one for each."""
-        values = expect if isinstance(expect, list) else [expect] * len(refs)
-        is_valid = all(each is None or isinstance(each, str | dict) for each in values)
-        if len(values) != len(refs) or not is_valid:
-            raise invalid_value(field, f"labels as rows show them, of {len(refs)} refs")
-        for ref, each in zip(refs, values, strict=True):
-            if isinstance(ref, str) and ref:  # other values are refused when values are checked
-                self._expectations.append(Expectation(ref, table, field, each))
+        self._expectations += expectations_of(table, refs, expect, field)
 
     def _rows(self, table: ToolTable, data: Any) -> Any:
         """Return one row or several without the labels of refs."""

@@ -723,11 +723,15 @@ class Toolset:
 
     def _type_of(self, tool: str) -> ArgumentType:
         """Return the type of a tool's arguments; of an unknown tool, any."""
-        function = self.functions.get(tool)
-        model: Any = TOOLS.get(tool) if function is None else function.arguments
-        if model is None:
-            return ArgumentType()
-        return self.memo(("arguments", tool), partial(argument_type_of, model))
+
+        def make() -> ArgumentType:
+            function, model = self.functions.get(tool), TOOLS.get(tool)
+            if function is not None:
+                return argument_type_of(function.parameters)
+            return ArgumentType() if model is None else argument_type_of(model.model_json_schema())
+
+        is_known = tool in self.functions or tool in TOOLS
+        return self.memo(("arguments", tool), make) if is_known else ArgumentType()
 
     def _call_function(
         self, call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair

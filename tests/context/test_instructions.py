@@ -305,6 +305,7 @@ def test_a_tool_of_the_application_is_written_with_its_types() -> None:
     [tool] = instructions_for(toolset, ("invite",)).tools
     assert tool.arguments == [
         "- `dish` (text): dish ref, such as 'dish_1'",
+        "- `_dish_label?` (text): the label of 'dish', as rows show it",
         '- `guests` ([{"name": text, "vegan"?: true | false}])',
         "- `on?` (date)",
     ]

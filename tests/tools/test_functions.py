@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -52,7 +53,9 @@ class Guest(BaseModel):
 def desk(tables: Engine) -> BoundToolset:
     """A toolset that is bound."""
     registry = RefRegistry(store=MemoryStore())
-    return Toolset(MODELS).bind(sessionmaker(tables, class_=RefSession), registry=registry)
+    return Toolset(MODELS, expect="optional").bind(
+        sessionmaker(tables, class_=RefSession), registry=registry
+    )
 
 
 @pytest.fixture
@@ -129,6 +132,114 @@ def test_its_schema_tells_what_a_model_needs(desk: BoundToolset) -> None:
     names = [each["function"]["name"] for each in desk.schemas("openai")]
     assert names[-1] == "book_table"
     assert desk.reads("book_table")
+
+
+@pytest.fixture
+def careful(tables: Engine, dishes: dict[str, uuid.UUID]) -> BoundToolset:
+    """Tools that write only with labels, in a conversation that has read the rows."""
+    assert dishes
+    registry = RefRegistry(store=MemoryStore())
+    desk = Toolset(MODELS).bind(sessionmaker(tables, class_=RefSession), registry=registry)
+    for table in ("dishes", "cuisines", "servings"):
+        by = "note" if table == "servings" else "name"
+        desk.call("chat-7", None, "db_read", {"table": table, "order_by": by})
+
+    @desk.tool
+    def cook(  # noqa: PLR0917
+        dish: Ref[Dish],
+        sides: list[Ref[Dish]],
+        guest: Guest | None = None,
+        serving: Ref[Serving] | None = None,
+        cuisine: Annotated[Ref[Cuisine], Field(description="which")] | None = None,
+        by: dict[str, Ref[Dish]] | None = None,
+    ) -> list[Any]:
+        """Cook a dish."""
+        likes = [] if guest is None else guest.likes
+        return [dish, *sides, *likes, serving, cuisine, *(by or {}).values()]
+
+    return desk
+
+
+def test_labels_stand_next_to_refs_in_the_schema(careful: BoundToolset) -> None:
+    """Also inside of models; where rows have none, refs are read only, or names are free, none."""
+
+    @careful.tool(read_only=True)
+    def look(dish: Ref[Dish]) -> None:
+        """Look."""
+
+    @careful.tool
+    def rename(dish: Ref[Dish], _dish_label: int = 1) -> None:
+        """Has a parameter of that name."""
+
+    [cook, looked, renamed] = [each["inputSchema"] for each in careful.schemas("mcp")][-3:]
+    assert [*cook["properties"]] == [
+        *("dish", "_dish_label", "sides", "_sides_labels", "guest", "serving"),
+        *("cuisine", "_cuisine_label", "by"),
+    ]
+    assert [*cook["$defs"]["Guest"]["properties"]] == ["name", "likes", "_likes_labels"]
+    assert cook["properties"]["_dish_label"]["type"] == "string"
+    assert cook["properties"]["_sides_labels"]["items"] == {"type": "string"}
+    assert cook["required"] == ["dish", "sides"]
+    assert "x-" not in json.dumps(cook)
+    assert [*looked["properties"]] == ["dish"]
+    assert renamed["properties"]["_dish_label"] == {"type": "integer"}
+
+
+COOKED: dict[str, Any] = {
+    "dish": "dish_1",
+    "_dish_label": "Curry",
+    "sides": ["dish_2", "dish_3"],
+    "_sides_labels": ["Korma", {"name": "Soup"}],
+    "guest": {"name": "Ann", "likes": ["dish_2"], "_likes_labels": ["Korma"]},
+    "serving": "serving_1",
+    "cuisine": "cuisine_1",
+    "_cuisine_label": "Thai",
+    "by": {"me": "dish_3"},
+}
+
+
+def test_labels_are_checked_and_not_passed_on(careful: BoundToolset) -> None:
+    """The function is given refs; labels may be JSON text as all lists may."""
+    expected = ["dish_1", "dish_2", "dish_3", "dish_2", "serving_1", "cuisine_1", "dish_3"]
+    for given in (COOKED, {**COOKED, "_sides_labels": '["Korma", "Soup"]'}):
+        answer = careful.call("chat-7", None, "cook", given)
+        assert answer.value == {"result": expected}
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "named"),
+    [
+        ({"_dish_label": None}, "unconfirmed_ref", ["_dish_label"]),
+        ({"_dish_label": "Korma"}, "unexpected_row", "dish_1"),
+        ({"_sides_labels": ["Korma", "Curry"]}, "unexpected_row", "dish_3"),
+        ({"_sides_labels": ["Korma"]}, "invalid_value", "_sides_labels"),
+        ({"_sides_labels": None}, "unconfirmed_ref", ["_sides_labels"]),
+        ({"guest": {"name": "Ann", "likes": ["dish_2"]}}, "unconfirmed_ref", ["_likes_labels"]),
+        ({"_cuisine_label": {}}, "unconfirmed_ref", ["_cuisine_label"]),
+        ({"_serving_label": "x"}, "invalid_arguments", "_serving_label"),
+        ({"cuisine": None}, "invalid_arguments", "_cuisine_label"),
+        ({"dish": "dish_9"}, "unknown_ref", "dish_9"),
+    ],
+)
+def test_a_tool_that_writes_needs_labels(
+    careful: BoundToolset, changed: dict[str, Any], code: str, named: Any
+) -> None:
+    """Of each ref, of the row that it names; nothing is done otherwise."""
+    error = careful.call("chat-7", None, "cook", {**COOKED, **changed}).value["error"]
+    assert error["code"] == code
+    assert named in (error.get("fields"), error.get("ref"), error.get("field"))
+
+
+def test_labels_are_not_needed_where_they_are_optional(desk: BoundToolset, told: Told) -> None:
+    """And are checked where they are given."""
+
+    @desk.tool
+    def cook(dish: Ref[Dish]) -> str:
+        """Cook a dish."""
+        return dish
+
+    assert told("cook", dish="dish_1") == told("cook", dish="dish_1", _dish_label="Curry")
+    assert told("cook", dish="dish_1", _dish_label="Soup")["error"]["code"] == "unexpected_row"
 
 
 @pytest.fixture
@@ -375,7 +486,8 @@ async def test_asynchronous_functions_are_awaited(
 ) -> None:
     """With the asynchronous session; a plain function has the one below."""
     sessions = async_sessionmaker(async_engine, class_=AsyncRefSession)
-    desk = Toolset(MODELS).bind(sessions, registry=RefRegistry(store=MemoryStore()))
+    toolset = Toolset(MODELS, expect="optional")
+    desk = toolset.bind(sessions, registry=RefRegistry(store=MemoryStore()))
 
     @desk.tool
     async def look(session: AsyncRefSession, dish: Ref[Dish]) -> Dish:

@@ -445,6 +445,7 @@ class QueryTool:
         description: for the model.
         reads: that it changes nothing.
         arguments: the model's arguments, as a pydantic model.
+        parameters: the JSON schema of the arguments.
         own: parameters that the call fills in: none.
     """
 
@@ -458,13 +459,13 @@ class QueryTool:
         entity = next((each.entity for each in setting.tables if each.name not in closed), "row")
         but = f" but {', '.join(map(repr, sorted(closed)))}" if closed else ""
         self.description = _PURPOSE.format(but=but, rows=setting.limits.rows, entity=entity)
+        self.parameters: dict[str, Any] = DbQuery.model_json_schema()
+        del self.parameters["description"]
         self._plans = Plans(setting.tables, with_own(functions), closed)
 
     def schema(self, _: ToolTables) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""
-        schema: dict[str, Any] = DbQuery.model_json_schema()
-        del schema["description"]
-        return schema
+        return self.parameters
 
     def call(self, call: Call, given: Any) -> dict[str, Any]:
         """Answer a SELECT, in a read-only transaction.
