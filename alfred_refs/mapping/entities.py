@@ -309,7 +309,9 @@ class Entities:
         label = self._label_of(mapper)
         if label is not None and label.attribute in refused:
             raise refused[label.attribute]
-        entity = self.name_of(mapper.class_) if primary else None
+        # rows of an association table have no refs
+        is_named = primary and not sqla.is_association(mapper)
+        entity = self.name_of(mapper.class_) if is_named else None
         is_own = len(identity) == 1 and [c.space for c in primary.values()] == [entity]
         return ClassKeys(
             primary=primary,

@@ -362,7 +362,10 @@ class Ownership:
 
     def knows(self, model: Model) -> bool:
         """Return whether a session with an owner may touch the rows of a class at all."""
-        table = cast(Table, inspect(model).local_table)
+        return self.knows_table(cast(Table, inspect(model).local_table))
+
+    def knows_table(self, table: Table) -> bool:
+        """Return whether a session with an owner may touch a table at all."""
         return table in self.belongings or table in self.open_tables
 
     # Criteria

@@ -412,7 +412,8 @@ class WrittenRows:
         """Return the activity on the rows of instances, with their labels."""
         activity = []
         for state in states:
-            if state.key is not None:
+            # rows of association tables have no refs
+            if state.key is not None and not sqla.is_association(state.mapper):
                 for each in self._of_rows(action, state.class_, [state.key[1]]):
                     label = self.entities.label_of(each.key[0])
                     text = None if label is None else label.of(state.dict)

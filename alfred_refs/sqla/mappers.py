@@ -80,7 +80,37 @@ def mappers() -> Iterator[Mapper[Any]]:
     # Private: `_all_registries`. A Core statement names a table, and nothing public leads from
     # there to a class. Pinned by `test_the_class_of_a_table_is_found_whatever_its_base`.
     for base in _all_registries():
-        yield from mappers_of(base)
+        if not isinstance(base, _AssociationRegistry):
+            yield from mappers_of(base)
+
+
+class _AssociationRegistry(registry):
+    """Holds the class of an association table: to the application, the table has no class."""
+
+
+def association_class(table: Table, key: Sequence[Column[Any]]) -> type[Any]:
+    """Return a new class that is mapped to an association table, without relationships.
+
+    It is in a registry of its own, which is collected with the class; `mappers` leaves it out.
+    SQLAlchemy allows a table to be mapped as well as `secondary`, and warns only of relationships
+    that write the same columns. Pinned by `test_an_association_table_is_mapped_without_a_warning`.
+
+    Args:
+        table: the `secondary` of relationships.
+        key: the columns that identify a row, if the table has no primary key.
+    """
+    base = _AssociationRegistry()
+    class_ = type(table.name, (), {"__init__": base.constructor, "__module__": __name__})
+    # equal rows of a table without a primary key are one instance, and deleted together
+    base.map_imperatively(
+        class_, table, primary_key=[*(table.primary_key or key)], confirm_deleted_rows=False
+    )
+    return class_
+
+
+def is_association(mapper: Mapper[Any]) -> bool:
+    """Return whether a mapper was made by `association_class`."""
+    return isinstance(mapper.registry, _AssociationRegistry)
 
 
 def mapper_of_table(table: Table) -> Mapper[Any] | None:

@@ -157,7 +157,7 @@ def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[st
     for name in names or ():
         if name in table.columns:
             columns[table.columns[name]] = None
-        elif not (name == ROW_REF and table.own is None):
+        elif name != table.row_ref:
             paths.append(path_of(name, table))
     return Shape(table, list(columns), _children(table, paths))
 
@@ -310,6 +310,8 @@ class Rendering:
         """Return rows until the space is used, and only the refs of the others."""
 
         def only_ref(instance: Any) -> Row:
+            if shape.table.ends:
+                return {name: getattr(instance, name) for name in shape.table.identity}
             own = shape.table.own
             ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
             return {shape.table.ref_field: ref}
@@ -319,9 +321,12 @@ class Rendering:
 
     def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
         """Return one row."""
-        own = shape.table.own
-        ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
-        row: Row = {ROW_REF: ref} if own is None else {}
+        own, table = shape.table.own, shape.table
+        if table.ends:
+            row, ref = Row(), table.name
+        else:
+            ref = self.ref_of(instance, table) if own is None else getattr(instance, own)
+            row = {ROW_REF: ref} if own is None else {}
         path = path or str(ref)
         for column in shape.columns:
             value = getattr(instance, column.name)
@@ -409,7 +414,7 @@ def composite_key_rows(
 ) -> Iterator[tuple[ToolTable, Any]]:
     """Yield the rows whose ref is in no column, nested ones included."""
     for instance in instances:
-        if shape.table.own is None:
+        if shape.table.row_ref is not None:
             yield shape.table, instance
         for child in shape.children.values():
             yield from composite_key_rows(related_of(instance, child).rows, child, related_of)

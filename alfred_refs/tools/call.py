@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, event, inspect
+from sqlalchemy import ColumnElement, Connection, CursorResult, event, inspect, or_
 from sqlalchemy.exc import InvalidRequestError, PendingRollbackError
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
@@ -247,6 +247,21 @@ ExpectMode = Literal["optional", "required"]
 _OF_ALL_TABLES = ("=", "!=", "neq", "in", "not_in", "is_null", "is_not_null")
 
 
+def check_hooks(hooks: Mapping[type[Any], Any]) -> dict[type[Any], Sequence[Hooks]]:
+    """Return the hooks of an application, by class.
+
+    Raises:
+        SetupError: a value is not a list of hooks.
+    """
+    for model, value in hooks.items():
+        if not isinstance(value, Sequence) or not all(isinstance(h, Hooks) for h in value):
+            raise SetupError(
+                f"the hooks of {model.__qualname__!r} are no list of Hooks",
+                "give instances of classes that inherit from Hooks, in a list",
+            )
+    return dict(hooks)
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What all calls of one toolset share.
@@ -305,12 +320,6 @@ class Setting:
 
     def _check_hooks(self) -> None:
         for model, hooks in self.hooks.items():
-            value: Any = hooks  # not trusted to have the declared type
-            if not isinstance(value, Sequence) or not all(isinstance(h, Hooks) for h in value):
-                raise SetupError(
-                    f"the hooks of {model.__qualname__!r} are no list of Hooks",
-                    "give instances of classes that inherit from Hooks, in a list",
-                )
             for name in (name for each in hooks for name in each.fills):
                 if name not in inspect(model).mapper.column_attrs:
                     raise SetupError(
@@ -400,7 +409,14 @@ class Call:
         return {draft.ref: draft for draft in drafts if draft.state == "pending"}
 
     def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
-        """Return the refs of saved rows, minting missing ones: at most one round trip."""
+        """Return the refs of saved rows, minting missing ones: at most one round trip.
+
+        Rows of an association table are named by the refs of the two rows that they link.
+        """
+        if table.ends:
+            return [
+                " + ".join(str(getattr(i, name)) for name in table.identity) for i in instances
+            ]
         if table.own is not None:
             return [getattr(instance, table.own) for instance in instances]
         return self.conversation.refer_all(table.entity, [_key_of(i, table) for i in instances])
@@ -435,6 +451,11 @@ class Call:
     def write_conditions(self, table: ToolTable) -> list[ColumnElement[bool]]:
         """Return the conditions for rows that may be changed; empty if all visible rows may."""
         owner = self.session.owner
+        if table.ends:
+            ends = [end for end in table.ends if end.is_writable]
+            writable = [] if owner is None else [owner.writable(e.table.model) for e in ends]
+            either = (e.exists(table.model, w) for e, w in zip(ends, writable, strict=False))
+            return [or_(*either)] if writable else []
         return [] if owner is None else [owner.writable(table.model)]
 
     def reload(self, instances: Sequence[Any], shape: Shape) -> list[Any]:

@@ -404,7 +404,7 @@ def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[Secon
 
     Secondary tables that are listed are left out: their rows are reported themselves.
     """
-    listed_tables = {inspect(each.model).local_table for each in tables}
+    listed_tables = {inspect(each.model).local_table for each in tables if not each.ends}
     known = set[tuple[Any, ...]]()
     for link in _all_links(tables):
         if link.table.relationship(link.name).secondary in listed_tables:
@@ -636,7 +636,8 @@ class CascadeSearch:
         mapper = sqla.mapper_of_table(table)
         if mapper is not None and self._tables.of_model(mapper.class_) is not None:
             return True
-        return any(table in inspect(each.model).mapper.tables for each in self._tables)
+        listed = (each for each in self._tables if not each.ends)
+        return any(table in inspect(each.model).mapper.tables for each in listed)
 
     def _record(self, row: AffectedRow, edge: Edge) -> Iterator[AffectedRow]:
         if edge.effect == "delete":

@@ -72,7 +72,7 @@ from alfred_refs.tools.preconditions import (
     verify_expectations,
 )
 from alfred_refs.tools.rules import Rule, quote_text, rules_of
-from alfred_refs.tools.tables import ROW_REF, VERBS, ToolColumn, ToolTable, ToolTables, lists_of
+from alfred_refs.tools.tables import VERBS, ToolColumn, ToolTable, ToolTables, lists_of
 
 MAX_CHOICES = 50
 """Choices of a column that are listed; more would crowd out the other columns."""
@@ -112,12 +112,12 @@ def _table_lines(table: ToolTable, filled: Collection[str]) -> Iterator[str]:
     yield "".join(
         [
             _quote_name(table.name),
-            _forbidden_verbs(table),
+            _linked(table) if table.ends else _forbidden_verbs(table),
             _comment_suffix(inspect(table.model).local_table.comment),
         ]
     )
-    if table.own is None:
-        yield f"  {ROW_REF}: {table.entity} ref, read only"
+    if table.row_ref is not None:
+        yield f"  {table.row_ref}: {table.entity} ref, read only"
     rules = rules_of(table)
     by_column: dict[str, list[Rule]] = {}
     for rule in rules:
@@ -138,6 +138,12 @@ def _table_lines(table: ToolTable, filled: Collection[str]) -> Iterator[str]:
     lists = lists_of(table)
     if lists:
         yield "  lists: " + ", ".join(map(_quote_name, lists))
+
+
+def _linked(table: ToolTable) -> str:
+    """Return a note of what the rows of an association table are."""
+    one, other = (_quote_name(end.table.name) for end in table.ends)
+    return f" (links {one} and {other}{', read only' if table.read_only else ''})"
 
 
 def _forbidden_verbs(table: ToolTable) -> str:

@@ -115,6 +115,19 @@ def unknown_column(
     return ToolError("unknown_column", message, table=table, column=column, columns=[*columns])
 
 
+def linked_elsewhere(table: str, name: str, links: str) -> ToolError:
+    """Report that a many-to-many relationship of existing rows is written in another table."""
+    return ToolError(
+        "unknown_column",
+        f"{name!r} of table {table!r} is not written here; to add to it or remove from it, create "
+        f"and delete rows of {links!r}",
+        table=table,
+        column=name,
+        columns=[],
+        links=links,
+    )
+
+
 def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
     """Report that rows of a table can be read and not written, or not by this verb."""
     message = f"table {table!r} can be read and not changed; read it, or change another table"

@@ -83,7 +83,7 @@ from alfred_refs.tools.arguments import (
 from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
 from alfred_refs.tools.rules import Reading
 from alfred_refs.tools.serialization import has_integer_text, text_as_integers
-from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value, path_of
+from alfred_refs.tools.tables import ToolColumn, ToolTable, accept_value, path_of
 
 _ANY_CHARACTER = None
 
@@ -276,7 +276,7 @@ def check_clause(
         table = _target(clause, table, step, path[:at])
     if has_search and (name == SEMANTIC or clause.op == "similar"):
         raise _misplaced_search(clause)
-    if name == ROW_REF and table.own is None:
+    if name == table.row_ref:
         _check_row_ref(clause, table)
         return
     column = table.columns.get(name)
@@ -646,7 +646,7 @@ class Conditions:
             if isinstance(of_rows, bool):
                 return true() if of_rows else false()
             clause = of_rows
-        if name == ROW_REF and table.own is None:
+        if name == table.row_ref:
             return self._is_row(clause, table, entity)
         return self._comparison(clause, table.column(name), getattr(entity, name))
 
@@ -809,7 +809,7 @@ def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
         target = None if target is None else target.targets.get(each)
     if target is None:
         return None
-    if name == ROW_REF and target.own is None:
+    if name == target.row_ref:
         return target.entity
     column = target.columns.get(name)
     return column.entity if column is not None else None

@@ -73,7 +73,7 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.filters import names_rows, refs_in, row_refs
 from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
+from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, Verb, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
 """A label or values by column; for several refs a list of labels, which was checked before."""
@@ -547,6 +547,18 @@ def expectations_of(
     ]
 
 
+def _check_names(table: ToolTable, update: DbUpdate) -> None:
+    """Check that data of rows has no relationships; those of drafts may be changed.
+
+    Raises:
+        ToolError: it has one.
+    """
+    if not any(map(parse_draft_ref, row_refs(update.filters, table))):
+        for name in update.data.keys() & table.targets.keys() - table.columns.keys():
+            usable = [each.name for each in table.columns.values() if each.updatable]
+            raise table.unwritable_column(name, usable)
+
+
 class _ExpectationReader:
     """Removes expectations from arguments, and collects them.
 
@@ -561,25 +573,27 @@ class _ExpectationReader:
 
     def without_labels(self, arguments: Arguments) -> Arguments:
         """Return arguments without labels."""
-        table = self._tables.by_name(arguments.table)
         match arguments:
+            case DbUpdate() | DbDelete():
+                # what may not be written is refused first: no label would help
+                verb: Verb = "update" if isinstance(arguments, DbUpdate) else "delete"
+                return self._write(self._tables.by_name(arguments.table, verb), arguments)
             case DbCreate():
                 also = [self._new_rows(each) for each in arguments.also]
                 return self._new_rows(arguments).model_copy(update={"also": also})
-            case DbUpdate() | DbDelete():
-                return self._write(table, arguments)
             case DbEditList():
-                return self._edit_list(table, arguments)
+                return self._edit_list(self._tables.by_name(arguments.table), arguments)
         return arguments
 
     def _new_rows(self, new: _Rows) -> _Rows:
-        table = self._tables.by_name(new.table)
+        table = self._tables.by_name(new.table, "create")
         self._add(table, new.drafts, new.expect)
         return new.model_copy(update={"data": self._rows(table, new.data)})
 
     def _write(self, table: ToolTable, write: DbUpdate | DbDelete) -> DbUpdate | DbDelete:
         update = {"expect": self._selected(table, write)}
         if isinstance(write, DbUpdate):
+            _check_names(table, write)
             update["data"] = self._rows(table, write.data)
         return write.model_copy(update=update)
 

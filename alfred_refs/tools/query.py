@@ -107,6 +107,7 @@ class Cursor(BaseModel):
             `is_portable`: the row is looked up then.
         seen: a digest of these values, if the row is looked up.
         ref: the last row's ref.
+        ends: of a row of an association table, the values by which it is identified.
         shown: how many rows were shown, if a hook gave the order.
         draft: the number of the last draft, if no row was shown yet.
     """
@@ -117,6 +118,7 @@ class Cursor(BaseModel):
     after: list[Any] | None = []
     seen: str | None = None
     ref: str | None = None
+    ends: list[str | int] | None = None
     shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     draft: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     version: Literal[1] = 1
@@ -550,7 +552,8 @@ def _group(name: str, table: ToolTable) -> ToolColumn:
     first = name.partition(".")[0]
     if first in table.targets:
         own = [each for each in table.references().get(first, ()) if each in usable]
-        there = "" if own else f"count in table {table.targets[first].name!r}, or "
+        elsewhere = table.links.get(first, table.targets[first]).name
+        there = "" if own else f"count in table {elsewhere!r}, or "
         raise invalid_total(
             name, "leads to other rows", f"{there}group by {_list_columns(own or usable)}"
         )

@@ -453,7 +453,7 @@ class Reader:
         last = 0 if cursor is None else cursor.draft or 0
         drafts = (
             draft
-            for draft in self._call.conversation.drafts(table.entity)
+            for draft in ([] if table.ends else self._call.conversation.drafts(table.entity))
             if draft_number(draft.ref) > last and is_draft_of(table, draft)
         )
         is_filtered = bool(asked.filters or asked.or_filters)
@@ -532,19 +532,38 @@ class Reader:
             ToolError: it is not a cursor of this read, or the values of its row cannot be looked
                 up.
         """
-        ref = parse_ref(cursor.ref or "")
-        known = [str(ref)] if ref is not None and ref.entity == order.table.entity else []
-        keys = [*self._call.conversation.known_keys(known).values()]
-        if not keys:
-            raise invalid_cursor()
-        beyond = order.beyond(cursor, keys[0])
+        key, name = self._key_of_cursor(cursor, order.table)
+        beyond = order.beyond(cursor, key)
         if cursor.after is None:
-            row = self._call.session.execute(order.place(keys[0])).first()
+            row = self._call.session.execute(order.place(key)).first()
             if row is None:
-                raise invalid_cursor(gone=str(ref))
+                raise invalid_cursor(gone=name)
             if order.seen(row[1:]) != cursor.seen:
-                raise invalid_cursor(changed=str(ref))
+                raise invalid_cursor(changed=name)
         return beyond
+
+    def _key_of_cursor(self, cursor: Cursor, table: ToolTable) -> tuple[Key, str]:
+        """Return the key of the row where a cursor ended, and the row's name in errors.
+
+        Raises:
+            ToolError: the cursor is of another table.
+        """
+        named = [cursor.ref or ""] if not table.ends else cursor.ends or []
+        columns = table.keys.identity if table.ends else (None,)
+        entities = [table.entity if column is None else column.entity for column in columns]
+        if len(named) != len(columns):
+            raise invalid_cursor()
+        keys = self._call.conversation.known_keys(str(each) for each in named)
+        parts: list[Any] = []
+        for text, column, entity in zip(named, columns, entities, strict=True):
+            ref = parse_ref(str(text))
+            if table.ends and column is None:
+                parts.append(text)
+            elif ref is None or ref.entity != entity or str(ref) not in keys:
+                raise invalid_cursor()
+            else:
+                parts.append(keys[str(ref)])
+        return (tuple(parts) if table.ends else parts[0]), " + ".join(map(str, named))
 
     def _cursor_after(
         self, reading: Reading, question: DbRead, page: _Page, last: Any, rows: int
@@ -557,12 +576,14 @@ class Reader:
             return Cursor(question=asked, draft=draft_number(last.name))
         order = order_of(reading, table)
         values = [(column.values, getattr(last, column.name)) for column in order.columns]
-        [ref] = self._call.refs_of([last], table)
+        row: dict[str, Any] = {"ends": [getattr(last, name) for name in table.identity]}
+        if not table.ends:
+            [row["ref"]], row["ends"] = self._call.refs_of([last], table), None
         if all(starmap(is_portable, values)):
             after = [of.show(value) for of, value in values]
-            return Cursor(question=asked, after=after, ref=ref)
+            return Cursor(question=asked, after=after, **row)
         seen = order.seen(value for _, value in values)
-        return Cursor(question=asked, after=None, seen=seen, ref=ref)
+        return Cursor(question=asked, after=None, seen=seen, **row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, cast
 
-from sqlalchemy import Column, Select, Table, inspect
+from sqlalchemy import Column, ColumnElement, Select, Table, inspect, literal, select
 from sqlalchemy.orm import MANYTOONE, ONETOMANY, ColumnProperty, Mapper, RelationshipProperty
 from sqlalchemy.sql.selectable import AliasedReturnsRows
 
@@ -57,6 +57,7 @@ from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_o
 from alfred_refs.tools.errors import (
     ToolError,
     invalid_value,
+    linked_elsewhere,
     read_only_table,
     unknown_column,
     unknown_list,
@@ -261,6 +262,37 @@ class ToolColumn:
 
 
 @dataclass(frozen=True, eq=False)
+class LinkEnd:
+    """One of the two rows that a row of an association table links.
+
+    Attributes:
+        table: of the row.
+        columns: the attributes of the association table -> those that they refer to.
+        names: the relationships that have the links, with their tables.
+        is_writable: whether the model may change one of these.
+    """
+
+    table: ToolTable
+    columns: Mapping[str, str]
+    names: tuple[tuple[ToolTable, str], ...]
+    is_writable: bool
+
+    def exists(self, link: Any, *conditions: Any) -> ColumnElement[bool]:
+        """Return the condition that the row is there, and meets conditions on its class.
+
+        Args:
+            link: the class of the association table.
+            conditions: on the class of the row.
+        """
+        model = self.table.model
+        pairs = (
+            getattr(model, there) == getattr(link, here) for here, there in self.columns.items()
+        )
+        row = select(literal(1)).select_from(model).where(*pairs, *conditions)
+        return row.correlate(inspect(link).local_table).exists()
+
+
+@dataclass(frozen=True, eq=False)
 class ToolTable:
     """One mapped class that a model may use.
 
@@ -270,12 +302,14 @@ class ToolTable:
         keys: its key attributes.
         columns: by name, those of the primary key first.
         identity: the names of the primary key's attributes.
-        entity: what the refs of its rows begin with.
+        entity: what the refs of its rows begin with; empty for an association table.
         verbs: what a model may do to its rows besides reading them.
         fixed: attributes that are shown and not written, relationships included.
         targets: the tables of related rows, by relationship.
         kinds: the table itself and those of its subclasses, by class.
         statements: statements that all calls share.
+        ends: what the rows of an association table link: they have no refs of their own.
+        links: the association tables of relationships, by name.
     """
 
     name: str
@@ -289,6 +323,8 @@ class ToolTable:
     targets: dict[str, ToolTable] = field(default_factory=dict)
     kinds: dict[type[Any], ToolTable] = field(default_factory=dict)
     statements: dict[Hashable, Select[Any]] = field(default_factory=dict)
+    ends: tuple[LinkEnd, ...] = ()
+    links: dict[str, ToolTable] = field(default_factory=dict)
 
     @property
     def read_only(self) -> bool:
@@ -308,6 +344,15 @@ class ToolTable:
     def own(self) -> str | None:
         """The column with each row's own ref; `None` if that is `ROW_REF`."""
         return self.identity[0] if self.keys.own_entity is not None else None
+
+    @cached_property
+    def row_ref(self) -> str | None:
+        """`ROW_REF`, if that is the field with each row's own ref."""
+        return ROW_REF if self.own is None and not self.ends else None
+
+    def visible(self) -> list[ColumnElement[bool]]:
+        """Return the conditions for rows that may be shown: both ends of a link are visible."""
+        return [end.exists(self.model) for end in self.ends]
 
     @cached_property
     def ref_field(self) -> str:
@@ -331,7 +376,7 @@ class ToolTable:
     @cached_property
     def fields(self) -> list[str]:
         """The names that a filter or a list of columns may use."""
-        own = [] if self.own is not None else [ROW_REF]
+        own = [] if self.row_ref is None else [self.row_ref]
         return [*own, *self.columns, *self.targets]
 
     @cached_property
@@ -364,6 +409,8 @@ class ToolTable:
 
     def unwritable_column(self, name: str, writable: Iterable[str]) -> ToolError:
         """Return the error for a column that a model may not write, or that does not exist."""
+        if name in self.links and self.links[name].verbs:
+            return linked_elsewhere(self.name, name, self.links[name].name)
         return unknown_column(self.name, name, [*writable], is_read=name in self.fields)
 
     def key_parts(self, key: Key) -> list[Any]:
@@ -566,6 +613,8 @@ class ToolTables:
         verbs: what a model may do to rows, by class; everything if nothing is said.
         hidden: mapped attributes that a model never sees.
         ownership: the owners of rows; their attributes are hidden too.
+        watched: classes whose hooks look at each row that is read. No association table has them
+            at an end: its rows would show what the hooks hide.
 
     Raises:
         SetupError: two classes have the same name, an entry is not a class or attribute of the
@@ -581,6 +630,7 @@ class ToolTables:
         verbs: Mapping[type[Any], Iterable[Verb]] | None = None,
         hidden: Iterable[Any] = (),
         ownership: Ownership | None = None,
+        watched: Collection[type[Any]] = (),
     ) -> None:
         self._tables: dict[str, ToolTable] = {}
         pairs = _models_by_name(models)
@@ -613,6 +663,16 @@ class ToolTables:
         for table in self._tables.values():
             _check_lockable(table)
             self._connect(table, hidden_names)
+        for table in _association_tables(self, entities, ownership, watched):
+            if table.name in self._tables:
+                raise SetupError(
+                    f"the association table {table.name!r} has the name of "
+                    f"{self._tables[table.name].model.__qualname__!r}",
+                    "give models by name: Toolset(models={'guests': Guest, ...})",
+                )
+            self._tables[table.name] = self._by_model[table.model] = table
+            for of, name in (each for end in table.ends for each in end.names):
+                of.links[name] = table
 
     def __iter__(self) -> Any:
         return iter(self._tables.values())
@@ -630,7 +690,7 @@ class ToolTables:
         class.
         """
         roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
-        return {each.entity for each, root in roots if root in self._by_model}
+        return {each.entity for each, root in roots if root in self._by_model and each.entity}
 
     def without_hidden(self, value: Any, table: ToolTable | None = None) -> Any:
         """Return JSON without hidden attributes of rows, as in an answer of another toolset.
@@ -662,7 +722,7 @@ class ToolTables:
         columns = [column for table in self for column in table.columns.values()]
         keys = {column.key.entity for column in columns if column.key is not None}
         places = {entity for column in columns for entity in column.places.values()}
-        return frozenset({table.entity for table in self} | keys | places)
+        return frozenset({table.entity for table in self if table.entity} | keys | places)
 
     def by_name(self, name: str, verb: Verb | None = None) -> ToolTable:
         """Return a table, and check that a verb may be used on it.
@@ -700,6 +760,101 @@ class ToolTables:
         for each in mapper.self_and_descendants:
             if each.class_ in self._by_model:
                 table.kinds[each.class_] = self._by_model[each.class_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a relationship with a secondary table.
+
+    Attributes:
+        table: of the rows at that side.
+        name: the relationship, if the class at that side has it.
+        columns: in the secondary table -> those that they refer to.
+        is_writable: whether the model may change the relationship.
+    """
+
+    table: ToolTable
+    name: str | None
+    columns: Mapping[Any, Any]
+    is_writable: bool
+
+
+def _is_related(one: type[Any], other: type[Any]) -> bool:
+    """Return whether a class is another, or a base or subclass of it."""
+    return issubclass(one, other) or issubclass(other, one)
+
+
+_ENDS = 2
+
+
+def _sides(table: ToolTable, name: str) -> Iterator[_Side]:
+    relationship = table.relationship(name)
+    is_writable = "update" in table.verbs and name not in table.fixed
+    near = {there: here for here, there in relationship.synchronize_pairs}
+    far = {there: here for here, there in relationship.secondary_synchronize_pairs or ()}
+    yield _Side(table, name, near, is_writable)
+    yield _Side(table.targets[name], None, far, is_writable=False)
+
+
+def _association_tables(
+    tables: ToolTables,
+    entities: Entities,
+    ownership: Ownership | None,
+    watched: Collection[type[Any]],
+) -> list[ToolTable]:
+    """Return the tables of many-to-many relationships between listed classes.
+
+    A table with a mapped class is left out: the application may list the class. So is one whose
+    rows a session with an owner cannot read.
+    """
+    sides: dict[Table, dict[frozenset[Any], list[_Side]]] = {}
+    for table in tables:
+        for name in table.targets:
+            relationship = table.relationship(name)
+            secondary = relationship.secondary
+            if isinstance(secondary, Table) and not relationship.viewonly:
+                for side in _sides(table, name):
+                    of_table = sides.setdefault(secondary, {})
+                    of_table.setdefault(frozenset(side.columns), []).append(side)
+    found = []
+    for secondary, of_table in sides.items():
+        every = [side for same in of_table.values() for side in same]
+        is_offered = (
+            len(of_table) == _ENDS  # otherwise several relationships share parts of it
+            and sqla.mapper_of_table(secondary) is None
+            and (ownership is None or ownership.knows_table(secondary))
+            and not any(_is_related(side.table.model, each) for side in every for each in watched)
+            and all(entities.of_column(column) for side in every for column in side.columns)
+        )
+        if is_offered:
+            found.append(_association_table(secondary, [*of_table.values()], entities))
+    return found
+
+
+def _association_table(
+    secondary: Table, sides: Sequence[Sequence[_Side]], entities: Entities
+) -> ToolTable:
+    key = [column for same in sides for column in same[0].columns]
+    model = sqla.association_class(secondary, key)
+    is_writable = any(side.is_writable for same in sides for side in same)
+    verbs: frozenset[Verb] = frozenset({"create", "delete"} if is_writable else ())
+    table = _table(str(secondary.name), model, entities, verbs=verbs, fixed=set(), hidden=set())
+    ends = tuple(_end(same, inspect(model).mapper) for same in sides)
+    return replace(table, ends=ends)
+
+
+def _end(sides: Sequence[_Side], mapper: Mapper[Any]) -> LinkEnd:
+    """Return the end of links that several relationships have."""
+    # the base class, if relationships of subclasses lead to it too
+    side = min(sides, key=lambda each: len([*inspect(each.table.model).mapper.iterate_to_root()]))
+    here = sqla.attributes_of(mapper, side.columns)
+    there = sqla.attributes_of(inspect(side.table.model).mapper, side.columns.values())
+    return LinkEnd(
+        side.table,
+        {here[column]: there[other] for column, other in side.columns.items()},
+        tuple((each.table, each.name) for each in sides if each.name is not None),
+        any(each.is_writable for each in sides),
+    )
 
 
 def _raise_all(errors: Sequence[SetupError]) -> None:
@@ -822,7 +977,7 @@ def _table(
         keys,
         columns,
         identity,
-        entities.name_of(model),
+        "" if sqla.is_association(mapper) else entities.name_of(model),
         verbs,
         {each.key for each in mapper.attrs if is_listed(mapper, each.key, fixed)},
     )
@@ -860,6 +1015,8 @@ def _column(
     is_writable = not (is_own or is_repeated or is_fixed) and _is_application_value(column, mapper)
     is_writable = is_writable and values.family != "opaque"
     nullable = not isinstance(column, Column) or bool(column.nullable)
+    if is_identity and sqla.is_association(mapper):
+        nullable = False  # a link has two ends, whether or not its table has a primary key
     return ToolColumn(
         attribute.key,
         values,

@@ -70,6 +70,7 @@ from alfred_refs.tools.call import (
     ExpectMode,
     Setting,
     activities_in,
+    check_hooks,
     preserve_transaction,
     transaction,
 )
@@ -520,6 +521,7 @@ class Toolset:
         self.ownership = owner
         self.drafts = drafts
         self.expect = expect
+        by_class = check_hooks(hooks or {})
         self.tables = ToolTables(
             models,
             Entities(self._policy),
@@ -527,10 +529,15 @@ class Toolset:
             verbs=verbs,
             hidden=hidden,
             ownership=owner,
+            watched=[
+                model
+                for model, listed in by_class.items()
+                if not all(each.allows_totals() for each in listed)
+            ],
         )
         self._setting = Setting(
             self.tables,
-            dict(hooks or {}),
+            by_class,
             labels,
             dict(deduplicate or {}),
             limits or Limits(),

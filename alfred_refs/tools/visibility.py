@@ -79,9 +79,14 @@ class ReadHooks:
         return cls({table: own for table, own in by_table.items() if own})
 
     def over(self, table: ToolTable) -> list[ToolTable]:
-        """Return the tables whose hooks rows of a table may have: itself, bases, subclasses."""
+        """Return the tables whose hooks rows of a table may have: itself, bases, subclasses.
+
+        Those of a link are the hooks of both rows that it links.
+        """
         if not self.by_table:
             return []
+        if table.ends:
+            return [each for end in table.ends for each in self.over(end.table)]
         mapper = inspect(table.model).mapper
         others = ((each, inspect(each.model).mapper) for each in self.by_table)
         return [each for each, other in others if other.isa(mapper) or mapper.isa(other)]
@@ -124,6 +129,9 @@ class Visibility:
         Raises:
             ToolError: a hook refuses the read.
         """
+        if table.ends:  # a link is visible with both rows that it links
+            pairs = ((end, self.conditions(end.table, end.table.model)) for end in table.ends)
+            return [end.exists(entity, *conditions) for end, conditions in pairs]
         over = (each for each in self.hooks.over(table) if each is not asked)
         hidden = [rows for rows in map(self._hidden_rows, over) if rows is not None]
         own = [getattr(entity, name) for name in table.identity]

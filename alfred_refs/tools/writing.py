@@ -73,6 +73,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Condition, Keys, refs_in, row_refs
+from alfred_refs.tools.links import LinkWriter
 from alfred_refs.tools.payload import (
     Batch,
     Record,
@@ -227,10 +228,12 @@ class Writer:
         instances, confirm = self._lock_rows("db_delete", table, conditions, arguments)
         if not instances:
             return self._empty_answer(writing, table, conditions, named, confirm)
+        changes = Changes(self._call, arguments)
+        if table.ends:
+            return self._unlink(table, instances, changes, confirm)
         refs = self._call.refs_of(instances, table)
         is_closed = self._call.visibility.may_mask(table)
         labels = [None if is_closed else label_of(table, each) for each in instances]
-        changes = Changes(self._call, arguments)
         others = Deleter(self._call, table, changes).delete(instances, confirm)
         self._end_write(writing, table, [])
         answer = {"table": table.name, "deleted": refs, "count": len(refs), **others}
@@ -238,6 +241,24 @@ class Writer:
         return self._call.finish_answer(
             answer, [*writing.notes, *changes.finish_hooks()], foreign=gone
         )
+
+    def _unlink(
+        self,
+        table: ToolTable,
+        instances: Sequence[Any],
+        changes: Changes,
+        confirm: Callable[[], None],
+    ) -> dict[str, Any]:
+        """Delete rows of an association table, and return them."""
+        shape = shape_of(table, None)
+        rendering = self._call.rendering(instances, shape)
+        rows = rendering.rows(instances, shape, self._room)
+        links = LinkWriter(self._call, changes, table)
+        links.call_hooks(instances)
+        Deleter(self._call, table, changes).delete(instances, confirm)
+        links.expire()
+        answer = {"table": table.name, "deleted": rows, "count": len(rows)}
+        return self._call.finish_answer(answer, changes.finish_hooks(), rendering)
 
     def _begin_write(
         self,
@@ -397,6 +418,7 @@ class Creator(Writer):
         orphans = [each for each in self._orphans() if each not in orphans_before]
         others = self._check_related_rows(changes, theirs.union(taken), orphans, tables[0])
         self._session.flush()
+        self._check_links(batches, builder, changes)
         answers = [self._answer(batch, builder) for batch in batches]
         notes = [n for batch in nested for n in self._answer(batch, builder).get("notes", [])]
         notes += changes.finish_hooks()
@@ -622,6 +644,16 @@ class Creator(Writer):
             check_existence(self._call, named)
             raise foreign_row(ref, None)
         return found
+
+    def _check_links(self, batches: Sequence[Batch], builder: Builder, changes: Changes) -> None:
+        """Do what new rows of association tables change at their ends."""
+        new = [instance for _, instance in builder.made]
+        for batch in batches:
+            if batch.table.ends and batch.rows:
+                writer = LinkWriter(self._call, changes, batch.table)
+                writer.check_created([builder.made_of(row) for row in batch.rows], new)
+                self._session.flush()
+                writer.expire()
 
     # Answers
 

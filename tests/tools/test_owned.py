@@ -86,6 +86,80 @@ def test_only_rows_that_the_owner_may_change_are_counted(
     assert plainly(select(Recipe.name)).count("x") == 1
 
 
+@pytest.fixture
+def links(owned_engine: Engine, world: World) -> Callable[[], set[tuple[str, str]]]:
+    """All links of recipes, by the names of their owners: each recipe to all others, and salt."""
+    names = {key: who for who, key in world.recipes.items()}
+    pairs = [{"from_id": a, "to_id": b} for a in names for b in names if a != b]
+    with Session(owned_engine) as plain, plain.begin():
+        plain.execute(owned.recipe_links.insert(), pairs)
+        salt = [{"recipe_id": a, "ingredient_id": world.salt} for a in names]
+        plain.execute(owned.recipe_tags.insert(), salt)
+
+    def links() -> set[tuple[str, str]]:
+        with Session(owned_engine) as plain:
+            return {(names[a], names[b]) for a, b in plain.execute(select(owned.recipe_links))}
+
+    return links
+
+
+def recipes_by_owner(told: Told) -> dict[str, str]:
+    """Return the refs of the recipes that ann sees, by the owner."""
+    return {row["name"]: row["id"] for row in told("db_read", table="recipes")["rows"]}
+
+
+def test_links_are_shown_if_both_ends_are(
+    tools: Toolset, anns: RefSession, told: Told, links: Callable[[], set[tuple[str, str]]]
+) -> None:
+    """In rows, totals and SQL: of six, ann sees the two between her recipe and the shared one."""
+    assert len(links()) == 6
+    seen = recipes_by_owner(told)
+    rows = told("db_read", table="recipe_links")["rows"]
+    ends = {(row["from_id"], row["to_id"]) for row in rows}
+    assert ends == {(seen["ann"], seen["all"]), (seen["all"], seen["ann"])}
+    for table, count in (("recipe_links", 2), ("recipe_tags", 2)):
+        totals = told("db_read", table=table, columns=["count(*)"])["totals"]
+        assert totals == [{"count(*)": count}]
+    by_sql = Toolset(MODELS, owner=tools.ownership, sql=True)
+    sql = {"sql": "select count(*) from recipe_links"}
+    assert by_sql.call(anns, "db_query", sql)["rows"] == [[2]]
+
+
+def test_links_are_written_if_the_owner_may_write_the_end_that_has_them(
+    tools: Toolset,
+    told: Told,
+    links: Callable[[], set[tuple[str, str]]],
+    anns: RefSession,
+    world: World,
+) -> None:
+    """The other end may be a row that all may read, and is none of somebody else's."""
+    before, seen = links(), recipes_by_owner(told)
+    bobs = ref(anns, Recipe, world.recipes["bob"])
+
+    def link(one: str, other: str) -> list[dict[str, Any]]:
+        names = {"from_id": one, "to_id": other}
+        return [{"field": name, "op": "=", "value": text} for name, text in names.items()]
+
+    for one, other in ((seen["all"], seen["ann"]), (seen["ann"], bobs), (bobs, seen["ann"])):
+        answer = told("db_delete", table="recipe_links", filters=link(one, other))
+        assert answer.get("count") == 0 or answer["error"]["code"] == "foreign_row"
+    everything = [{"field": "from_id", "op": "is_not_null"}]
+    error = tools.call(anns, "db_delete", {"table": "recipe_links", "filters": everything})[
+        "error"
+    ]
+    assert error["count"] == 1
+    assert links() == before
+    mine = link(seen["ann"], seen["all"])
+    assert told("db_delete", table="recipe_links", filters=mine)["count"] == 1
+    assert links() == before - {("ann", "all")}
+    for one, other in ((seen["all"], seen["all"]), (seen["ann"], bobs), (bobs, seen["ann"])):
+        answer = told("db_create", table="recipe_links", data={"from_id": one, "to_id": other})
+        assert answer.get("error", answer).get("code") == "foreign_row", answer
+    again = {"from_id": seen["ann"], "to_id": seen["all"]}
+    assert told("db_create", table="recipe_links", data=again)["count"] == 1
+    assert links() == before
+
+
 def ref(session: RefSession, model: type[Any], key: uuid.UUID) -> str:
     """Return the ref of a row, whosever it is."""
     assert session.conversation is not None

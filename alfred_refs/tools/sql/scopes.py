@@ -735,7 +735,7 @@ class Building:
         attributes = [
             getattr(table.model, each.name).label(f"c{n}") for n, each in enumerate(columns, 1)
         ]
-        rows = sqla.with_compile_options(select(*attributes))
+        rows = sqla.with_compile_options(select(*attributes).where(*table.visible()))
         alias = (_materialize(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
         values = [
             Value(alias.c[f"c{n}"], each.name, each.key, each)
