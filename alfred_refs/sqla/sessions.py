@@ -11,7 +11,7 @@ The functions are for one session, statement execution or connection each:
 | the identity map | `watch_loading`, `watch_adding` |
 | an execution | `is_internal_load`, `is_option_set`, `invoke_statement`, `drop_loader_yield_per` |
 | a flush | `is_flushing`, `autoflush`, `replace_flush_error` |
-| a transaction | `is_own_connection`, `autocommits`, `is_aborted` |
+| a transaction | `is_own_connection`, `autocommits`, `is_aborted`, `is_intact` |
 
 Example:
     >>> from sqlalchemy import event
@@ -428,7 +428,12 @@ def autocommits(connection: Connection) -> bool:
     return connection._is_autocommit_isolation()
 
 
-_IN_ERROR = 3  # PQTRANS_INERROR of libpq
+_INTACT, _IN_ERROR = 2, 3  # PQTRANS_INTRANS and PQTRANS_INERROR of libpq
+
+
+def is_intact(connection: Connection) -> bool:
+    """Return whether the driver knows that no statement has aborted the transaction."""
+    return _transaction_status(connection) == _INTACT
 
 
 def is_aborted(connection: Connection) -> bool:
@@ -436,9 +441,13 @@ def is_aborted(connection: Connection) -> bool:
 
     PostgreSQL answers COMMIT with a rollback then, and reports no error. Sends nothing.
     """
+    return _transaction_status(connection) == _IN_ERROR
+
+
+def _transaction_status(connection: Connection) -> int | None:
+    """Return libpq's status: psycopg and psycopg2 have it, asyncpg does not."""
     if connection.closed or connection.invalidated:  # or it would connect again
-        return False
-    # psycopg and psycopg2 have it, asyncpg does not.
+        return None
     # Pinned by `test_a_transaction_is_aborted_by_an_error_until_that_is_rolled_back`.
     info = getattr(connection.connection.driver_connection, "info", None)
-    return getattr(info, "transaction_status", None) == _IN_ERROR
+    return getattr(info, "transaction_status", None)

@@ -174,7 +174,8 @@ def _begin_transaction(
             # to commit what has failed is to roll it back, without a word: a hook may have caught
             # the error
             for connection in connections:
-                _send(session, connection, "SELECT 1")
+                if not sqla.is_intact(connection):
+                    _send(session, connection, "SELECT 1")
 
 
 def _transaction_ended() -> SetupError:
@@ -289,6 +290,7 @@ class Setting:
     read_hooks: ReadHooks = field(init=False)
 
     def __post_init__(self) -> None:
+        self._check_hooks()
         object.__setattr__(self, "read_hooks", ReadHooks.of(self.tables, self.hooks))
 
     def check(self) -> None:
@@ -305,7 +307,6 @@ class Setting:
                 )
         if self.expect not in get_args(ExpectMode):
             raise SetupError(f"expect is {self.expect!r}", "choose one of 'optional', 'required'")
-        self._check_hooks()
         for model, names in self.deduplicate.items():
             for name in names:
                 if name not in inspect(model).mapper.column_attrs:

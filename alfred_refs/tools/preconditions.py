@@ -383,12 +383,14 @@ class Expectation:
         table: of the row.
         field: where the model states the expectation.
         value: the label, or values by column; `None` if nothing is stated.
+        is_of_locked_row: whether the verb compares the value itself, once it has locked the row.
     """
 
     ref: str
     table: ToolTable
     field: str
     value: str | Mapping[str, Any] | None
+    is_of_locked_row: bool = False
 
     @property
     def is_statement(self) -> bool:
@@ -427,8 +429,9 @@ def verify_expectations(call: Call, expectations: Sequence[Expectation]) -> None
     is_required = call.setting.expect == "required"
     if not is_required:
         expectations = [each for each in expectations if each.value is not None]
-    labels = _labels(call, expectations) if expectations else {}
-    for each in expectations:
+    first = [each for each in expectations if not each.is_of_locked_row]
+    labels = _labels(call, first) if first else {}
+    for each in first:
         if each.value is not None:
             _check_expectation(call, each, each.value, labels.get(each.ref))
     if is_required:
@@ -439,9 +442,12 @@ def verify_expectations(call: Call, expectations: Sequence[Expectation]) -> None
         }
         if unconfirmed:
             raise unconfirmed_ref(unconfirmed)
-        _check_unambiguous(
-            call, [each for each in expectations if isinstance(each.value, str)], labels
-        )
+        stated = {
+            each: labels.get(each.ref, each.value if each.is_of_locked_row else "")
+            for each in expectations
+            if isinstance(each.value, str)
+        }
+        _check_unambiguous(call, stated)
 
 
 def _check_expectation(
@@ -464,15 +470,12 @@ def _check_expectation(
         raise call.unexpected_row(expectation.table, expectation.ref, column, actual, expected)
 
 
-def _check_unambiguous(
-    call: Call, expectations: Iterable[Expectation], labels: Mapping[str, str]
-) -> None:
-    """Check that no other row that the conversation knows has the same label."""
+def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:
+    """Check that no other row that the conversation knows has the label of one."""
     rows = {
         each: (each.table.entity, label)
-        for each in expectations
-        if not parse_draft_ref(each.ref)
-        and (label := clean_label(labels.get(each.ref, ""))) is not None
+        for each, text in labels.items()
+        if not parse_draft_ref(each.ref) and (label := clean_label(text)) is not None
     }
     namesakes = call.conversation.namesakes({*rows.values()}) if rows else {}
     for each, pair in rows.items():
@@ -609,6 +612,8 @@ class _ExpectationReader:
             for ref, entity in {**dict.fromkeys(selected, table.entity), **others}.items():
                 if (target := self._tables.of_entity(entity)) is not None:
                     self._add(target, [ref], by_ref.get(ref), f"expect.{ref}")
+        elif isinstance(expect, str):
+            self._add(table, selected, expect, is_of_locked_row=True)
         elif not isinstance(expect, Mapping):
             self._add(table, selected, expect)
         elif not _is_statement(table, expect):
@@ -630,10 +635,17 @@ class _ExpectationReader:
         return arguments.model_copy(update={"edits": edits})
 
     def _add(
-        self, table: ToolTable, refs: Sequence[Any], expect: Any, field: str = "expect"
+        self,
+        table: ToolTable,
+        refs: Sequence[Any],
+        expect: Any,
+        field: str = "expect",
+        *,
+        is_of_locked_row: bool = False,
     ) -> None:
         """Add expectations of rows: none, the same for all, or one for each."""
-        self._expectations += expectations_of(table, refs, expect, field)
+        found = expectations_of(table, refs, expect, field)
+        self._expectations += [replace(each, is_of_locked_row=is_of_locked_row) for each in found]
 
     def _rows(self, table: ToolTable, data: Any) -> Any:
         """Return one row or several without the labels of refs."""

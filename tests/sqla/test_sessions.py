@@ -45,8 +45,10 @@ def test_a_transaction_is_aborted_by_an_error_until_that_is_rolled_back(
         with pytest.raises(DataError):
             connection.execute(text("SELECT 1 / 0"))
         after = sqla.is_aborted(connection)
+        assert not sqla.is_intact(connection)
         savepoint.rollback()
         assert (before, after, sqla.is_aborted(connection)) == (False, True, False)
+        assert sqla.is_intact(connection)
         connection.invalidate()
         assert not sqla.is_aborted(connection)
     assert not sqla.is_aborted(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -213,7 +214,8 @@ def test_the_shorter_limit_counts(session: RefSession, own: str, expected: str) 
 
     class Looking(Hooks):
         def before_read(self, read: Reading) -> None:
-            seen.append(timeout_of(read.session))
+            if not read.nested:  # for the labels of dishes that dishes name
+                seen.append(timeout_of(read.session))
 
     toolset = Toolset(
         MODELS, hooks={Dish: [Looking()]}, limits=Limits(seconds=2), expect="optional"
@@ -323,6 +325,35 @@ class Failing(Hooks):
         del rows
         if self.when == "after":
             self.fail(write.session)
+
+
+BY_REF = {"filters": [{"field": "id", "op": "=", "value": "dish_1"}]}
+STATEMENTS: dict[str, tuple[int, dict[str, Any]]] = {
+    # the first of each call sets the time limit; BEGIN and COMMIT are not among them
+    "db_read": (3, {"columns": ["name", "cuisine_id"]}),
+    "db_update": (4, {**BY_REF, "data": {"servings": 9}, "expect": "Soup"}),
+    "db_create": (
+        5,
+        {"data": {"name": "Ragu", "parent_id": "dish_1", "_parent_id_label": "Soup"}},
+    ),
+    "db_delete": (7, {**BY_REF, "expect": "Soup"}),
+}
+
+
+@pytest.mark.parametrize("tool", STATEMENTS)
+def test_a_call_sends_no_statement_twice(
+    session: RefSession,
+    conversation: Conversation,
+    dishes: dict[str, uuid.UUID],
+    sent: list[str],
+    tool: str,
+) -> None:
+    """A write by ref locks the row, writes it and reads it back; the lock answers `expect`."""
+    conversation.refer(Dish, dishes["Soup"])
+    count, arguments = STATEMENTS[tool]
+    answer = Toolset(MODELS).call(session, tool, {"table": "dishes", **arguments})
+
+    assert ("error" in answer, len(sent)) == (False, count)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
