@@ -136,8 +136,9 @@ def instructions_for(toolset: Toolset | None, tools: tuple[str, ...] = ()) -> In
 def _instructions(toolset: Toolset, tools: Collection[str]) -> Instructions:
     every = toolset.schemas("mcp", describe=False)
     definitions = [each for each in every if each["name"] in tools]
+    filtering = [e["name"] for e in definitions if "filters" in e["inputSchema"]["properties"]]
     # `db_read` is the first, and explains the filters of all
-    kinds = _kinds_of_filters(definitions[0]["inputSchema"]) if definitions else ()
+    kinds = toolset.filter_kinds(filtering[0]) if filtering and filtering[0] in TOOLS else ()
     operators = kinds[0]["properties"]["op"]["enum"] if kinds else ()
     return Instructions(
         tools=[_tool(each) for each in definitions],
@@ -150,11 +151,6 @@ def _instructions(toolset: Toolset, tools: Collection[str]) -> Instructions:
         writes=any(not toolset.reads(each["name"]) for each in every),
         examples=_examples(toolset),
     )
-
-
-def _kinds_of_filters(schema: Schema) -> Sequence[Schema]:
-    kinds: Sequence[Schema] = schema.get("$defs", {}).get("Filter", {}).get("anyOf", ())
-    return kinds
 
 
 def _tool(definition: Schema) -> ToolText:
@@ -177,8 +173,12 @@ def _arguments(
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         items = field.get("items", {})
-        is_explained = any("description" in each for each in items.get("properties", {}).values())
+        is_filters = not typed and name in ("filters", "or_filters")
+        is_explained = not is_filters and any(
+            "description" in each for each in items.get("properties", {}).values()
+        )
         shape = "list of objects" if is_explained else write_type(field, kinds)
+        shape = "[filter]" if is_filters else shape
         words = f" ({shape})" if typed or name != "table" else ""
         said = " ".join(field.get("description", "").split())
         mark = "" if name in required else "?"

@@ -452,7 +452,7 @@ class FilterClause(_Arguments):
     field: str = Field(description="column, or path to a column of related rows")
     op: Operator = Field(
         description="'in' and 'not_in' take a list; 'ilike' takes a pattern with % and _; "
-        "'is_null' and 'is_not_null' take no value"
+        "'is_null' and 'is_not_null' no value"
     )
     value: Any = Field(default=None, description="as the column has it; refs in columns of refs")
 
@@ -529,10 +529,9 @@ def _no_boolean(value: Any) -> Any:
 
 
 _EXPECT_DESCRIPTION = (
-    "what every row that is hit must have now: its label, as it stands beside refs to it, or "
-    "values by column; a list of either for a list of refs; labels by ref where filters name rows "
-    "in other columns; {'count': n}, their number, where filters do not name rows by refs; "
-    "otherwise nothing is "
+    "what every row that is hit must have now: its label, or values by column; a list for a list "
+    "of refs; labels by ref where filters name rows in other columns; {'count': n}, their number, "
+    "where filters do not name rows by refs; otherwise nothing is "
 )
 
 Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
@@ -560,9 +559,11 @@ class DbRead(_Arguments):
     limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
         default=None, description="at most this many rows"
     )
-    order_by: str | list[str] | None = Field(default=None, description="columns to order by")
+    order_by: str | list[str] | None = Field(
+        default=None, description="a column to order by, or a list of them"
+    )
     order_dir: Literal["asc", "desc"] | list[Literal["asc", "desc"]] = Field(
-        default="asc", description="for all of order_by, or a list with one for each"
+        default="asc", description="'asc' or 'desc', or a list with one for each of order_by"
     )
     cursor: str | None = Field(
         default=None, description="from the last answer, to go on with the same question"
@@ -580,15 +581,12 @@ class NewRows(_Arguments):
     table: str
     data: dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)] | None = Field(
         default=None,
-        description="a row, or a list of rows: values by column, and new rows inside by the name "
-        "of their relationship",
-        json_schema_extra={
-            DRAFTS: "; with from_draft, what is to be changed in the draft, if anything"
-        },
+        description="a row, or a list of rows: values by column, new rows inside by relationship",
+        json_schema_extra={DRAFTS: "; with from_draft, changes of the draft, if any"},
     )
     from_draft: str | Annotated[list[str], Field(min_length=1)] | None = Field(
         default=None,
-        description="the ref of a draft to save, or a list of them to save as they are",
+        description="the ref of a draft to save, or a list of refs",
         json_schema_extra={DRAFTS: True},
     )
     expect: Labels | None = Field(
@@ -624,10 +622,8 @@ class DbCreate(NewRows):
 
     also: list[NewRows] = Field(
         default=[],
-        description="more rows in the same call, of other tables too",
-        json_schema_extra={
-            DRAFTS: "; they may name drafts that are saved in it by their refs, in any order"
-        },
+        description="more rows in the same call, of any table",
+        json_schema_extra={DRAFTS: ", and drafts that name each other"},
     )
     draft: Annotated[bool, Field(strict=True)] = Field(
         default=False,
@@ -685,13 +681,13 @@ class ListEdit(_Arguments):
     action: Literal["modify", "remove", "add", "move"]
     path: Annotated[list[_Position], Field(min_length=1)] | None = Field(
         default=None,
-        description="positions, from 1: which item, as the list is before the call; for 'add' "
-        "the last one says where, as the list will be. [2, 3]: the third inside of the second",
+        description="positions, from 1, before the call; for 'add' the last one is the new place. "
+        "[2, 3]: the third inside of the second",
     )
     ref: str | None = Field(default=None, description="of an item that is a row, without path")
     to: _Position | Annotated[list[_Position], Field(min_length=1)] | None = Field(
         default=None,
-        description="'move': the position as the list will be, or the path to it in another list",
+        description="'move': the new position, or the path to it in another list",
     )
     data: Any = Field(
         default=None,
@@ -699,8 +695,7 @@ class ListEdit(_Arguments):
     )
     expect: Any = Field(
         default=None,
-        description="what the item must be now: its text or label, or values by field; otherwise "
-        "nothing is done",
+        description="what the item must be now: its text or label, or values by field",
     )
 
     @model_validator(mode="after")
@@ -744,17 +739,15 @@ class DbEditList(_Arguments):
     )
     name: str = Field(
         alias="list",
-        description="its name, and with dots between what leads to lists inside of its items",
+        description="its name; with dots, lists inside of its items",
     )
-    edits: list[ListEdit] = Field(
-        default=[], description="all of them are done, or none; their order makes no difference"
-    )
+    edits: list[ListEdit] = Field(default=[], description="their order makes no difference")
     preview: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="show what edits come to and do nothing; or the list, without"
+        default=False, description="only show what edits come to, or the list without edits"
     )
     token: str | None = Field(
         default=None,
-        description="from the last answer: nothing is done if the list has changed since",
+        description="from the last answer: refused if the list has changed since",
     )
 
 

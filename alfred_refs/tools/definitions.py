@@ -21,7 +21,7 @@ definitions in each turn. They are text and not one schema for each table: clien
 `oneOf` by table, and it takes three times the tokens (`benchmarks.json_size`). A tool's
 description is short, because OpenAI allows 1,024 characters there; a parameter's may be longer.
 OpenAI's strict mode is off: it supports neither data whose fields depend on a table nor optional
-fields. The single `$defs` entry, `Filter`, refers to itself.
+fields. No definition has `$defs`: references are not followed by all clients.
 
 `function_tool` makes a tool of an application's function, as the decorator `Toolset.tool` does.
 Pydantic checks what the model gives against the types of the parameters. A `Ref[Order]` must be
@@ -57,6 +57,7 @@ from alfred_refs.tools.arguments import (
     FILTER_KINDS,
     SEMANTIC,
     TOOLS,
+    DbRead,
     FilterClause,
     alternatives_of,
     first_shape_error,
@@ -221,9 +222,14 @@ Schema = dict[str, Any]
 
 _JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
-_FILTER = {"$ref": "#/$defs/Filter"}
+# keywords that are left out of the schemas of our tools
+_CHECKED_BY_TOOLS = ("additionalProperties", "minItems", "minProperties", "minimum")
 
-_CONTAINS = "; 'contains' takes a list of elements"
+# fields whose description says which types they take, in fewer words than their schema
+_OF_SEVERAL_TYPES = {"order_by", "order_dir", "from_draft", "expect"}
+
+_FILTERS = ": each is a condition, or a group with 'and', 'or' or 'not'"
+_CONTAINS = "; 'contains' takes a list"
 _SIMILAR = (
     f"; 'similar', with field {SEMANTIC!r} and a text, finds rows by meaning: in filters only"
 )
@@ -239,7 +245,7 @@ _PURPOSES: Mapping[str, str] = {
     "or none.",
     "db_edit_list": "Edit a list of one row by position: all edits or none. Every position of an "
     "item is the one before the call, whatever other edits do: to drop items 3 and 5, remove [3] "
-    "and remove [5]. Answers with each item under its position.",
+    "and remove [5].",
 }
 
 # tool -> what its description adds on drafts
@@ -252,7 +258,7 @@ _WITH_DRAFTS: Mapping[str, str] = {
 # field of a write -> what its description adds if labels are required
 _LABEL_NOTES: Mapping[str, str] = {
     "data": "; beside each ref the label of its row, under '_<column>_label'",
-    "expect": "; needed for rows that are named by refs",
+    "expect": "; needed for rows named by refs",
 }
 
 # tool -> its hints in the Model Context Protocol
@@ -298,7 +304,8 @@ def schemas_of(
         for each in _definitions(setting, describe=describe)
     )
     functions = (
-        (name, description, _lean(schema), hints) for name, description, schema, hints in own
+        (name, description, _lean(inline(schema)), hints)
+        for name, description, schema, hints in own
     )
     return [_in_form(form, *each) for each in (*tables, *functions)]
 
@@ -334,12 +341,8 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
         parameters = _parameters(name, setting)
         table = parameters["properties"]["table"]
         table["enum"] = [each.name for each in tables]
-        if describe:
-            table["description"] = (
-                description_of(tables, setting.filled_by_hooks)
-                if reads
-                else "its columns: see db_read"
-            )
+        if describe and reads:
+            table["description"] = description_of(tables, setting.filled_by_hooks)
         description = purpose + (_WITH_DRAFTS.get(name, "") if setting.drafts else "")
         yield name, description.format(**sizes), parameters
 
@@ -359,41 +362,67 @@ def _applies_to(tool: str, table: ToolTable) -> bool:
 
 def _parameters(tool: str, setting: Setting) -> Schema:
     """Return the schema of a tool's arguments."""
-    given = _with_draft_notes(TOOLS[tool].model_json_schema(), drafts=setting.drafts)
-    kinds = given.pop("$defs")
-    schema = _lean(given)
-    if tool == "db_edit_list":
-        schema["properties"]["edits"]["items"] = edit = _lean(kinds["ListEdit"])
-        del edit["description"]
+    given = inline(_with_draft_notes(TOOLS[tool].model_json_schema(), drafts=setting.drafts))
+    schema = _small(_lean(given))
+    fields = schema["properties"]
     # the definition has the description outside of the schema
     del schema["description"]
     _add_label_notes(schema, setting)
-    if tool == "db_create":
-        schema["properties"]["also"]["items"] = rows = _without_description(
-            _lean(kinds["NewRows"])
-        )
-        for each in (schema, rows) if not setting.drafts else ():
-            each["required"].append("data")
-            each["properties"]["data"]["anyOf"].remove({"type": "null"})
-    elif tool != "db_edit_list":
-        schema["$defs"] = {"Filter": {"anyOf": _filters(tool, setting, kinds)}}
-        if tool != "db_read":
-            schema["properties"]["filters"]["description"] += "; as in db_read"
+    if tool == "db_edit_list":
+        del fields["edits"]["items"]["description"]
+    if "filters" in fields:
+        fields["filters"]["items"] = _filter(tool, setting)
+        fields["filters"]["description"] += _FILTERS if tool == "db_read" else "; as in db_read"
+    if "or_filters" in fields:
+        fields["or_filters"]["items"] = {"type": "object"}
+    if "also" in fields:
+        names = [*fields["also"]["items"]["properties"]]
+        fields["also"]["items"] = {"type": "object"}
+        fields["also"]["description"] += f": objects with {', '.join(names)}"
+    for name in _OF_SEVERAL_TYPES & fields.keys():
+        fields[name] = {"description": fields[name]["description"]}
+    if "data" in fields and not setting.drafts and tool == "db_create":
+        schema["required"].append("data")
+    if tool == "db_delete" and "db_update" in names_of(setting.tables):
+        fields["expect"]["description"] = "as in db_update"
     return schema
 
 
-def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[Schema]:
-    """Return the schemas of the kinds of filters; they are explained once, in `db_read`."""
-    filters = [_lean(kinds[kind]) for kind in FILTER_KINDS]
-    clause = filters[0]["properties"]
+def filter_kinds(tool: str, setting: Setting) -> list[Schema]:
+    """Return the schemas of the kinds of filters that a tool takes, for a prompt.
+
+    Filters inside of groups are `{"$ref": "#/$defs/Filter"}`.
+    """
+    kinds = DbRead.model_json_schema()["$defs"]
+    clause, *groups = (_lean(kinds[kind]) for kind in FILTER_KINDS)
+    clause["properties"] = _clause_fields(tool, setting)
+    inside = {"$ref": "#/$defs/Filter"}
+    for group in groups:
+        [(name, field)] = group["properties"].items()
+        group["properties"] = {name: {**field, "items": inside} if "items" in field else inside}
+    return [clause, *groups]
+
+
+def _filter(tool: str, setting: Setting) -> Schema:
+    """Return the schema of a filter: of all its kinds as one object, which is a tenth as long.
+
+    A filter may contain filters, which only a `$ref` could express, and not all clients take one.
+    """
+    clause = _clause_fields(tool, setting)
+    if tool != "db_read":  # all definitions are read together, and explain filters once
+        return {"type": "object"}
+    return {"type": "object", "properties": {**clause, "and": {}, "or": {}, "not": {}}}
+
+
+def _clause_fields(tool: str, setting: Setting) -> Schema:
+    """Return the schemas of the fields of a condition."""
+    clause: Schema = _lean(DbRead.model_json_schema()["$defs"]["FilterClause"])["properties"]
     clause["op"]["enum"] = operators = setting.operators(tool)
     for operator, note in (("contains", _CONTAINS), ("similar", _SIMILAR)):
         clause["op"]["description"] += note if operator in operators else ""
-    if tool != "db_read":
-        return [_without_description(each) for each in filters]
     path = _path_among(setting.tables)
     clause["field"]["description"] += f", such as {path!r}" if path else ""
-    return filters
+    return clause
 
 
 def _add_label_notes(schema: Schema, setting: Setting) -> None:
@@ -416,17 +445,6 @@ def _path_among(tables: Iterable[ToolTable]) -> str | None:
     return next(paths, None)
 
 
-def _without_description(kind: Schema) -> Schema:
-    """Return a kind of filter without what the schema of `db_read` explains already."""
-    return {
-        name: {field: _without_description(each) for field, each in value.items()}
-        if name == "properties"
-        else value
-        for name, value in kind.items()
-        if name != "description"
-    }
-
-
 def _with_draft_notes(schema: Any, *, drafts: bool) -> Any:
     """Return a schema with its notes on drafts, or without fields that are about drafts."""
     if isinstance(schema, list):
@@ -446,9 +464,6 @@ def _with_draft_notes(schema: Any, *, drafts: bool) -> Any:
 
 def _lean(schema: Schema) -> Schema:
     """Return one of pydantic's schemas without keywords that a model does not need."""
-    if "oneOf" in schema:
-        # the only oneOf is that of the filters, whose kinds exclude each other
-        return dict(_FILTER)
     lean = {name: each for name, each in schema.items() if name not in ("title", "default")}
     if lean.get("additionalProperties") is True:
         del lean["additionalProperties"]
@@ -463,6 +478,51 @@ def _lean(schema: Schema) -> Schema:
     if "anyOf" in lean:
         lean |= _union([_lean(each) for each in lean.pop("anyOf")])
     return lean
+
+
+def _small(schema: Schema) -> Schema:
+    """Return the schema of one of our tools without what the tool checks and words itself.
+
+    These are limits, unknown fields, and null, which is an argument that is left out.
+    """
+    small = {name: each for name, each in schema.items() if name not in _CHECKED_BY_TOOLS}
+    if isinstance(small.get("type"), list):
+        [small["type"], *others] = [each for each in small["type"] if each != "null"]
+        if others:
+            del small["type"]
+    if "properties" in small:
+        small["properties"] = {name: _small(each) for name, each in small["properties"].items()}
+    if "items" in small:
+        small["items"] = _small(small["items"])
+    if "anyOf" in small:
+        choices = [_small(each) for each in small.pop("anyOf") if each.get("type") != "null"]
+        small |= choices[0] if len(choices) == 1 else {"anyOf": choices}
+    return small
+
+
+def inline(schema: Schema) -> Schema:
+    """Return a schema with definitions in place of references to them.
+
+    LangChain and some providers do not follow references. Inside of a definition that refers to
+    itself, it is any object.
+    """
+    definitions = schema.get("$defs", {})
+
+    def replaced(value: Any, inside: frozenset[str]) -> Any:
+        if isinstance(value, list):
+            return [replaced(each, inside) for each in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            name = value["$ref"].rpartition("/")[2]
+            others = {n: replaced(each, inside) for n, each in value.items() if n != "$ref"}
+            if name in inside:
+                return {"type": "object", **others}
+            return {**replaced(definitions[name], inside | {name}), **others}
+        return {n: replaced(each, inside) for n, each in value.items() if n != "$defs"}
+
+    plain: Schema = replaced(schema, frozenset())
+    return plain
 
 
 def _union(choices: list[Schema]) -> Schema:

@@ -78,6 +78,7 @@ from alfred_refs.tools.definitions import (
     Form,
     FunctionTool,
     description_of,
+    filter_kinds,
     function_tool,
     hints_of,
     names_of,
@@ -825,6 +826,10 @@ class Toolset:
             for each in self.functions.values()
         ]
         return schemas_of(self._setting, form, own, describe=describe)
+
+    def filter_kinds(self, tool: str = "db_read") -> list[dict[str, Any]]:
+        """Return a JSON schema for each kind of filter that a tool takes, for a prompt."""
+        return filter_kinds(tool, self._setting)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
         """Return a description of tables for a prompt: lines of text.

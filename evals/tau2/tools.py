@@ -33,9 +33,7 @@ def shop_tools(shop: Shop) -> Toolset:
     """Return the tools of a shop: rows are read, and written by its own tools alone."""
     hidden = [each.code for each in (Product, Item, User, PaymentMethod)]
     # the calls that are replayed have no labels
-    toolset = Toolset(
-        MODELS, read_only=MODELS, hidden=[*hidden, Order.place], expect="optional"
-    )
+    toolset = Toolset(MODELS, read_only=MODELS, hidden=[*hidden, Order.place], expect="optional")
 
     @toolset.tool
     def cancel_pending_order(session: RefSession, order: Ref[Order], reason: str) -> Order:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.arguments import repair_arguments
+from alfred_refs.tools.arguments import TOOLS, Repair, argument_type_of
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
 MODELS = [Dish, Part, Cuisine, Serving]
@@ -46,7 +46,10 @@ def call(toolset: Toolset, session: RefSession) -> Call:
     def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
         answer = counted(toolset, session, tool, arguments)
         if "error" not in answer:
-            Draft202012Validator(schemas[tool]).validate(repair_arguments(arguments))
+            taken = Repair().arguments(
+                arguments, argument_type_of(TOOLS[tool].model_json_schema())
+            )
+            Draft202012Validator(schemas[tool]).validate(taken)
         return answer
 
     return call
