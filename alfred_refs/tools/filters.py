@@ -252,6 +252,24 @@ def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = 
         check_clause(clause, table, negated=negated, has_search=has_search)
 
 
+def check_dialect(arguments: Arguments, dialect: str) -> None:
+    """Check that a database has the operators of a call's filters: only PostgreSQL has all.
+
+    Raises:
+        ToolError: it does not.
+    """
+    if dialect == "postgresql" or isinstance(arguments, DbCreate | DbEditList):
+        return
+    others = arguments.or_filters if isinstance(arguments, DbRead) else []
+    for clause in clauses_of([*arguments.filters, *others]):
+        if clause.op == "contains":
+            raise invalid_filter(
+                clause.field,
+                "cannot be 'contains' in this database",
+                "read the rows and compare them",
+            )
+
+
 def is_semantic(given: object) -> bool:
     """Return whether a filter is a search by meaning."""
     return isinstance(given, FilterClause) and given.field == SEMANTIC and given.op == "similar"
@@ -654,8 +672,7 @@ class Conditions:
         """Return the comparison of a column, of the class or of an alias."""
         value = check_operand(clause, column)
         if column.values.family == "json":
-            document = sqlalchemy_cast(attribute, JSONB)
-            return _json_condition(clause.op, document, value, negated=self._negated)
+            return _json_condition(clause.op, attribute, value, negated=self._negated)
         attribute = comparable(attribute)
         if clause.op in NULLS:
             return _is_null(attribute, wanted=value)
@@ -815,13 +832,19 @@ def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
     return column.entity if column is not None else None
 
 
-def _json_condition(op: str, document: Any, operand: Any, *, negated: bool) -> Condition:
+# PostgreSQL's `json` has no equality; in other databases documents are text
+_COMPARED_DOCUMENT = Text().with_variant(JSONB(), "postgresql")
+
+
+def _json_condition(op: str, attribute: Any, operand: Any, *, negated: bool) -> Condition:
     """Return the condition on a JSON column; a JSON null counts as NULL, as in rows."""
-    value = func.nullif(document, sqlalchemy_cast(literal("null", Text), JSONB), type_=JSONB)
+    json_null = sqlalchemy_cast(literal("null", Text), _COMPARED_DOCUMENT)
     if op != "contains":
-        return _is_null(value, wanted=operand)
+        document = sqlalchemy_cast(attribute, _COMPARED_DOCUMENT)
+        return _is_null(func.nullif(document, json_null), wanted=operand)
+    document = sqlalchemy_cast(attribute, JSONB)
     # without nullif() an index can be used; false or NULL makes no difference here
-    searched = value if negated else document
+    searched = func.nullif(document, json_null, type_=JSONB) if negated else document
     condition: Condition = _COMPARISONS[op](searched, operand)
     if has_integer_text(operand):  # an integer, or a text as it is
         return or_(condition, _COMPARISONS[op](searched, text_as_integers(operand)))

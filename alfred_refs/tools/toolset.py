@@ -86,7 +86,7 @@ from alfred_refs.tools.definitions import (
 )
 from alfred_refs.tools.drafts import visible_content
 from alfred_refs.tools.faults import fault_of
-from alfred_refs.tools.filters import check_budget, check_filters
+from alfred_refs.tools.filters import check_budget, check_dialect, check_filters
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import decode_arguments, notes_of, read_documents
 from alfred_refs.tools.preconditions import check_expectations
@@ -710,6 +710,7 @@ class Toolset:
             check_budget(checked, table, self._setting.max_written)
             has_search = tool == "db_read" and self._setting.has_search(table)
             check_filters(checked, table, has_search=has_search)
+            check_dialect(checked, call.session.get_bind(table.model).dialect.name)
             notes = notes_of(repair.removed, checked, self.tables)
             checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
             answer = _run_call(call, checked)

@@ -1,0 +1,70 @@
+"""Filters in another database than PostgreSQL: those that it has, and a refusal of others."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from sqlalchemy import JSON, StaticPool, create_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.store.memory import MemoryStore
+from alfred_refs.tools import BoundToolset, Toolset
+
+
+class Base(DeclarativeBase):
+    """A schema of its own."""
+
+
+class Note(Base):
+    """Has a document."""
+
+    __tablename__ = "notes"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    name: Mapped[str]
+    document: Mapped[Any] = mapped_column(JSON, nullable=True)
+
+
+@pytest.fixture
+def desk() -> BoundToolset:
+    """Tools on SQLite, with a document, a JSON null, the text "null", and none."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    Base.metadata.create_all(engine)
+    documents = {"full": {"a": 1}, "null": JSON.NULL, "text": "null"}
+    with Session(engine) as plain, plain.begin():
+        plain.add_all(Note(name=name, document=each) for name, each in documents.items())
+        plain.add(Note(name="none"))
+    sessions = sessionmaker(engine, class_=RefSession)
+    return Toolset([Note]).bind(sessions, registry=RefRegistry(store=MemoryStore()))
+
+
+@pytest.mark.parametrize(
+    ("filter_", "names"),
+    [
+        ({"field": "document", "op": "is_null"}, ["none", "null"]),
+        ({"field": "document", "op": "is_not_null"}, ["full", "text"]),
+        ({"field": "name", "op": "ilike", "value": "N%"}, ["none", "null"]),
+    ],
+)
+def test_filters_find_what_they_say(
+    desk: BoundToolset, filter_: dict[str, Any], names: list[str]
+) -> None:
+    """A JSON null is null, in SQLite too."""
+    asked = {"table": "notes", "filters": [filter_], "columns": ["name"], "order_by": "name"}
+    rows = desk.call("chat-7", None, "db_read", asked).value["rows"]
+    assert [each["name"] for each in rows] == names
+
+
+@pytest.mark.parametrize("tool", ["db_read", "db_delete"])
+@pytest.mark.parametrize("group", [lambda each: each, lambda each: {"not": each}])
+def test_containment_is_refused(desk: BoundToolset, tool: str, group: Any) -> None:
+    """No exception of the driver leaves the call."""
+    clause = {"field": "document", "op": "contains", "value": {"a": 1}}
+    error = desk.call("chat-7", None, tool, {"table": "notes", "filters": [group(clause)]}).value
+    assert error["error"]["code"] == "invalid_filter"
+    assert "cannot be 'contains' in this database" in error["error"]["message"]
+    asked = {"table": "notes", "or_filters": [clause]}
+    assert desk.call("chat-7", None, "db_read", asked).failed
