@@ -168,16 +168,15 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
         SetupError: `__init__` needs a parameter that is not an attribute of the class.
     """
     parameters = signature(model).parameters
-    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
-        return model(**record)
-    by_name = {name: each for name, each in parameters.items() if each.kind in _BY_NAME}
-    arguments = {name: record[name] for name in by_name if name in record}
+    takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+    by_name = {name for name, each in parameters.items() if each.kind in _BY_NAME}
+    arguments = {name: each for name, each in record.items() if takes_all or name in by_name}
     missing = {
         name: _empty_argument(model, each)
         for name, each in parameters.items()
         if name not in arguments
         and each.default is Parameter.empty
-        and each.kind is not Parameter.VAR_POSITIONAL
+        and each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     }
     instance = model(**arguments, **missing)
     for name in record.keys() - arguments.keys():

@@ -70,6 +70,7 @@ from alfred_refs.tools.errors import (
     fixed_item,
     foreign_row,
     hidden_items,
+    refusing_values,
     unordered_list,
 )
 from alfred_refs.tools.faults import check_existence
@@ -314,7 +315,8 @@ class ListEditor:
         if arguments.preview:
             return shown.answer(arguments, snapshot, outcome.modified, [])
         others = self._prepare(plan)
-        write(self._call.session, plan)
+        with refusing_values(self._list.tables[-1].name):
+            write(self._call.session, plan)
         for made, new_rows in self._added:
             made += [new.row for new in new_rows]
         now = self._snapshot(row, lock=False)

@@ -69,6 +69,7 @@ from alfred_refs.tools.errors import (
     circular_reference,
     foreign_row,
     invalid_arguments,
+    refusing_values,
     too_many_rows,
 )
 from alfred_refs.tools.faults import check_existence
@@ -211,8 +212,9 @@ class Writer:
                 values[nearest] = rows, changes.update(nearest, rows, given, arguments.data)
         others = CascadeReport(self._call, changes).changed(values)
         confirm()
-        for rows, record in values.values():
-            assign_changes(rows, record)
+        for nearest, (rows, record) in values.items():
+            with refusing_values(nearest.name):
+                assign_changes(rows, record)
         self._session.flush()
         return self._read_back(table, instances, writing, changes) | others
 
@@ -616,13 +618,15 @@ class Creator(Writer):
 
         builder = Builder(named)
         for batch in batches:
-            for ref, row in zip(batch.drafts, batch.rows, strict=False):
-                of_drafts[ref] = builder.build(row, **{str(batch.table.own): ref})
-            for row in batch.rows[len(batch.drafts) :]:
-                builder.build(row)
+            with refusing_values(batch.table.name):
+                for ref, row in zip(batch.drafts, batch.rows, strict=False):
+                    of_drafts[ref] = builder.build(row, **{str(batch.table.own): ref})
+                for row in batch.rows[len(batch.drafts) :]:
+                    builder.build(row)
         for batch in batches:
             for row in batch.rows:
-                builder.relate(builder.made_of(row), row)
+                with refusing_values(batch.table.name):  # rows inside are built here
+                    builder.relate(builder.made_of(row), row)
                 self._session.add(builder.made_of(row))
         check_new_rows(
             builder, (pair for batch in batches for pair in batch.labelled_rows()), row_values
