@@ -7,7 +7,7 @@ are loaded than may be shown. `Rendering` makes one JSON object of each instance
 `Limits` of the toolset. `put_labels` then adds the labels of the rows that refs name.
 
 >>> shape = shape_of(toolset.tables.by_name("recipes"), ["name", "lines.text"])
->>> recipes = session.scalars(shape.statement().order_by(Recipe.name)).all()
+>>> recipes = session.scalars(shape.statement(exactly=False).order_by(Recipe.name)).all()
 >>> relatives = Relatives(session, Limits(rows=1))
 >>> relatives.load(recipes, shape)
 >>> rendering = Rendering(Limits(), lambda recipe, table: recipe.id, relatives.of)
@@ -69,6 +69,7 @@ from alfred_refs import sqla
 from alfred_refs.mapping import Key, KeyColumn, Verbatim, spells_uuid
 from alfred_refs.session import RefSession
 from alfred_refs.tools.errors import invalid_arguments, unknown_column
+from alfred_refs.tools.exact import ExactTypes, ExactValues, exact_types, is_exact_on, select_exact
 from alfred_refs.tools.filters import Visible
 from alfred_refs.tools.rules import Row
 from alfred_refs.tools.serialization import (
@@ -109,31 +110,52 @@ class Shape:
         table: the table.
         columns: the columns to show.
         children: the shapes of related rows, by relationship.
+        also: columns to load that are not shown.
     """
 
     table: ToolTable
     columns: Sequence[ToolColumn]
     children: Mapping[str, Shape] = field(default_factory=dict)
+    also: Iterable[ToolColumn] = ()
 
-    def statement(self) -> Select[tuple[Any]]:
-        """Return the SELECT of all rows, refreshed from the database."""
-        names = tuple(column.name for column in self.columns)
-        return self.table.statement(names, self._statement)
+    def statement(self, *, exactly: bool) -> Select[Any]:
+        """Return the SELECT of all rows, refreshed from the database.
 
-    def _statement(self) -> Select[tuple[Any]]:
+        Args:
+            exactly: whether it shows the texts of `exact_types` beside each row.
+        """
+        names = tuple(dict.fromkeys(column.name for column in (*self.columns, *self.also)))
+        return self.table.statement((names, exactly), lambda: self._statement(exactly=exactly))
+
+    def _statement(self, *, exactly: bool) -> Select[Any]:
         model = self.table.model
         # refresh instances that the session has loaded before
         return (
-            select(model).options(*self.loaders(model)).execution_options(populate_existing=True)
+            select(model, *(self.exact_texts(model) if exactly else ()))
+            .options(*self.loaders(model, exactly=exactly))
+            .execution_options(populate_existing=True)
         )
 
-    def loaders(self, entity: Any) -> list[ExecutableOption]:
+    def exact_types(self) -> ExactTypes:
+        """Return the columns that are loaded as texts, and their types."""
+        return exact_types(self.table.model, (c.name for c in (*self.columns, *self.also)))
+
+    def exact_texts(self, entity: Any) -> list[ColumnElement[Any]]:
+        """Return the expressions of these texts, for the class or an alias of it."""
+        return [select_exact(getattr(entity, name)) for name in self.exact_types()]
+
+    def loaders(self, entity: Any, *, exactly: bool) -> list[ExecutableOption]:
         """Return the loader options that load the columns, and nothing else.
 
         Args:
             entity: the class, or an alias of it.
+            exactly: whether columns that are loaded as texts are left out.
         """
-        names = dict.fromkeys([*self.table.identity, *(c.name for c in self.columns)])
+        names = dict.fromkeys(
+            [*self.table.identity, *(c.name for c in (*self.columns, *self.also))]
+        )
+        for name in self.exact_types() if exactly else ():
+            del names[name]
         return [load_only(*(getattr(entity, name) for name in names)), lazyload("*")]
 
 
@@ -294,6 +316,7 @@ class Rendering:
         limits: how much is shown.
         ref_of: returns the ref of a row with a composite key.
         related_of: returns the related rows of an instance.
+        exact: the values that instances cannot hold.
         cut: where something was left out, as paths.
         shown: the rows with their instances and shapes, nested ones included.
         related: how many of them are nested.
@@ -302,6 +325,7 @@ class Rendering:
     limits: Limits
     ref_of: Callable[[Any, ToolTable], str]
     related_of: RelatedOf
+    exact: ExactValues = field(default_factory=ExactValues)
     cut: list[str] = field(default_factory=list)
     shown: list[ShownRow] = field(default_factory=list)
     related: int = 0
@@ -329,7 +353,7 @@ class Rendering:
             row = {ROW_REF: ref} if own is None else {}
         path = path or str(ref)
         for column in shape.columns:
-            value = getattr(instance, column.name)
+            value = self.exact.of(instance, column.name)
             row[column.name] = None if value is None else self.value(column, value, path)
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
@@ -440,6 +464,7 @@ class Relatives:
     Args:
         session: reads them.
         limits: how many to show.
+        exact: receives the values that instances cannot hold.
         options: of the statement that read the rows. Those that apply to every statement
             (`with_loader_criteria`) apply to related rows too; relationships that others have
             loaded are shown as loaded.
@@ -450,11 +475,13 @@ class Relatives:
         self,
         session: Session,
         limits: Limits,
+        exact: ExactValues | None = None,
         options: Iterable[ExecutableOption] = (),
         visible: Visible = lambda _table, _entity: (),
     ) -> None:
         self._session = session
         self._limits = limits
+        self._exact = ExactValues() if exact is None else exact
         self._visible = visible
         self._options = [each for each in options if applies_everywhere(each)]
         # id(shape), parent -> its related rows
@@ -501,14 +528,20 @@ class Relatives:
         statement = _related_select(
             shape, name, _key_table(mapper.primary_key, keys), self._limits, conditions
         )
-        fresh = statement.options(*child.loaders(target), *self._options).execution_options(
-            raw_keys=True, populate_existing=True
+        exactly = is_exact_on(self._session, child.table.model)
+        types = child.exact_types() if exactly else {}
+        fresh = (
+            statement.add_columns(*(child.exact_texts(target) if exactly else ()))
+            .options(*child.loaders(target, exactly=exactly), *self._options)
+            .execution_options(raw_keys=True, populate_existing=True)
         )
-        for place, total, row in self._session.execute(fresh).unique():
+        for place, total, row, *texts in self._session.execute(fresh).unique():
             key = id(child), states[place - 1]
             before = self._related.get(key, RelatedRows())
             rows = before.rows if row is None else [*before.rows, row]
             self._related[key] = RelatedRows(rows, total)
+            if row is not None:
+                self._exact.add(row, types, texts)
 
 
 def applies_everywhere(option: ExecutableOption) -> bool:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, event, inspect, or_
+from sqlalchemy import ColumnElement, Connection, CursorResult, Select, event, inspect, or_
 from sqlalchemy.exc import InvalidRequestError, PendingRollbackError
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
@@ -59,6 +59,12 @@ from alfred_refs.tools.answers import (
 )
 from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.errors import ToolError, unexpected_row
+from alfred_refs.tools.exact import (
+    ExactValues,
+    is_exact_on,
+    read_exact,
+    select_exactly,
+)
 from alfred_refs.tools.filters import Conditions, Keys, read_conditions
 from alfred_refs.tools.rules import Hooks, Reading, Row
 from alfred_refs.tools.serialization import limit_depth
@@ -366,12 +372,14 @@ class Call:
         setting: what all calls of the toolset share.
         session: runs the statements.
         conversation: the session's view of its conversation.
+        exact: the values of rows that instances cannot hold.
         visibility: what read hooks hide.
     """
 
     setting: Setting
     session: RefSession
     conversation: SessionConversation
+    exact: ExactValues = field(default_factory=ExactValues)
     visibility: Visibility = field(init=False)
 
     def __post_init__(self) -> None:
@@ -459,6 +467,26 @@ class Call:
             return [or_(*either)] if writable else []
         return [] if owner is None else [owner.writable(table.model)]
 
+    def select_rows(self, shape: Shape) -> Select[Any]:
+        """Return the SELECT of all rows for a shape, to be executed by `read_rows`."""
+        return shape.statement(exactly=is_exact_on(self.session, shape.table.model))
+
+    def read_rows(self, statement: Select[Any], shape: Shape) -> list[Any]:
+        """Return the instances of a SELECT; values that they cannot hold are kept in `exact`."""
+        exactly = is_exact_on(self.session, shape.table.model)
+        types = shape.exact_types() if exactly else {}
+        return self.exact.instances(self.session.execute(statement).unique(), types)
+
+    def read_values(
+        self, statement: Select[Any], model: type[Any], options: Iterable[ExecutableOption] = ()
+    ) -> list[Sequence[Any]]:
+        """Return the rows of a SELECT of columns; values that Python cannot hold are texts."""
+        types = [each.type for each in statement.selected_columns]
+        if is_exact_on(self.session, model):
+            statement = select_exactly(statement)
+        found = self.session.execute(statement.options(*options))
+        return [list(map(read_exact, types, row)) for row in found]
+
     def reload(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
         """Return instances refreshed from the database: one statement."""
         if not instances:
@@ -468,12 +496,12 @@ class Call:
         keys = [mapper.primary_key_from_instance(instance) for instance in instances]
         columns = [getattr(model, name) for name in shape.table.identity]
         statement = (
-            shape.statement()
+            self.select_rows(shape)
             .where(sqla.in_keys(columns, keys))
             # text keys must not be taken for refs
             .execution_options(raw_keys=True)
         )
-        rows = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
+        rows = {sqla.state_of(each).key: each for each in self.read_rows(statement, shape)}
         states = [sqla.state_of(instance) for instance in instances]
         return [rows[state.key] for state in states if state.key in rows]
 
@@ -485,7 +513,9 @@ class Call:
         Related rows are loaded: one statement for each relationship of a level.
         """
         limits = self.setting.limits
-        relatives = Relatives(self.session, limits, options, self.visibility.conditions)
+        relatives = Relatives(
+            self.session, limits, self.exact, options, self.visibility.conditions
+        )
         relatives.load(instances, shape)
         related = composite_key_rows(instances, shape, relatives.of)
         rows = list(islice(related, 10 * limits.related))
@@ -497,7 +527,7 @@ class Call:
             known_ref = refs_by_id.get(id(instance))
             return self.refs_of([instance], of)[0] if known_ref is None else known_ref
 
-        return Rendering(limits, ref_of, relatives.of)
+        return Rendering(limits, ref_of, relatives.of, self.exact)
 
     def read_conditions(
         self, reading: Reading, table: ToolTable, keys: Keys, drafts: Collection[str] = ()

@@ -15,18 +15,26 @@ datetime.date(2026, 5, 1)
 
 `to_json()` writes dates in ISO 8601, whatever the session's `DateStyle`.
 
-Limits: custom types, arrays and intervals are left to the driver, which shows a month of an
-interval as 30 days. Where a driver raises an error, a session raises `DataError`.
+Instances are read in the same way: the SELECT defers such columns and shows their texts beside the
+instance. `ExactValues.add` sets the attributes that have a Python value and keeps the other texts.
+
+Limits: custom types, arrays, ranges and intervals are left to the driver, which shows a month of
+an interval as 30 days, and so are other databases, and columns of subclasses where a base class is
+read. Where a driver raises an error, a session raises `DataError`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Date, DateTime, Select, Text, Time, cast, func, select
+from sqlalchemy import Date, DateTime, Result, Select, Text, Time, cast, func, inspect, select
+from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.types import TypeEngine
+
+from alfred_refs import sqla
 
 _PARSERS: Mapping[type[TypeEngine[Any]], Callable[[str], Any]] = {
     Date: dt.date.fromisoformat,
@@ -49,6 +57,29 @@ def select_exact(element: Any) -> Any:
     return cast(func.to_json(element), Text())
 
 
+def is_exact_on(session: Session, model: type[Any]) -> bool:
+    """Return whether the database of a class has `to_json()`."""
+    return session.get_bind(model).dialect.name == "postgresql"
+
+
+ExactTypes = Mapping[str, TypeEngine[Any]]
+"""Attributes that are selected as text, and their types."""
+
+
+def exact_types(model: type[Any], names: Iterable[str]) -> ExactTypes:
+    """Return the types of those attributes of a class that are selected as text.
+
+    The primary key is none of them: the session needs its value.
+    """
+    mapper = inspect(model).mapper
+    types = {name: mapper.column_attrs[name].columns[0] for name in names}
+    return {
+        name: column.type
+        for name, column in types.items()
+        if is_text_needed(column.type) and column not in mapper.primary_key
+    }
+
+
 def select_exactly(statement: Select[Any]) -> Select[Any]:
     """Return a SELECT of the same rows, whose dates and times are read by `read_exact`."""
     if not any(is_text_needed(each.type) for each in statement.selected_columns):
@@ -57,10 +88,10 @@ def select_exactly(statement: Select[Any]) -> Select[Any]:
     return select(*(select_exact(each) if is_text_needed(each.type) else each for each in rows.c))
 
 
-def read_exact(type_: TypeEngine[Any], loaded: str | None) -> Any:
+def read_exact(type_: TypeEngine[Any], loaded: Any) -> Any:
     """Return the Python value of a text of `select_exact`; the text if there is none."""
     parse = _parser(type_)
-    if loaded is None or parse is None:
+    if parse is None or not isinstance(loaded, str):  # other databases send values
         return loaded
     text = loaded.strip('"')
     if text.startswith("24:"):  # newer versions of Python read it as midnight
@@ -69,3 +100,43 @@ def read_exact(type_: TypeEngine[Any], loaded: str | None) -> Any:
         return parse(text)
     except ValueError:
         return text
+
+
+class ExactValues:
+    """The values of instances that Python cannot hold, for one call."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[InstanceState[Any], str], str] = {}
+
+    def instances(self, result: Result[Any], types: ExactTypes) -> list[Any]:
+        """Return the instances of a result that has texts of some attributes beside them."""
+        rows = result.all()
+        for row in rows if types else ():
+            self.add(row[0], types, row[1:])
+        return [row[0] for row in rows]
+
+    def add(self, instance: Any, types: ExactTypes, loaded: Sequence[Any]) -> None:
+        """Set deferred attributes of an instance, or keep their texts.
+
+        Args:
+            instance: as it was loaded, without these attributes.
+            types: their types.
+            loaded: the texts of `select_exact`.
+        """
+        state = sqla.state_of(instance)
+        for (name, type_), text in zip(types.items(), loaded, strict=True):
+            value = read_exact(type_, text)
+            if isinstance(value, str):
+                self._texts[state, name] = value
+                state.dict.pop(name, None)  # an earlier value
+            else:
+                self._texts.pop((state, name), None)
+                set_committed_value(instance, name, value)
+
+    def of(self, instance: Any, name: str) -> Any:
+        """Return the value of an attribute, or its text."""
+        if self._texts:
+            text = self._texts.get((sqla.state_of(instance), name))
+            if text is not None:
+                return text
+        return getattr(instance, name)

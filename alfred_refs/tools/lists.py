@@ -111,7 +111,8 @@ class ItemRules(Rules):
                 return None
             if isinstance(expect, str) and table.keys.label is None:
                 return "another row"
-            other = {name: actual for name, _, actual in differences(table, item.value, expect)}
+            found = differences(table, item.value, expect, self._call.exact.of)
+            other = {name: actual for name, _, actual in found}
             is_shown = not self._call.visibility.may_mask(table)
             return (repr(other) if is_shown else "another row") if other else None
         if item_mismatch(item, expect) is None:

@@ -40,8 +40,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sqlalchemy import inspect
-from sqlalchemy.orm import MANYTOONE, ONETOMANY, undefer
-from sqlalchemy.sql.base import ExecutableOption
+from sqlalchemy.orm import MANYTOONE, ONETOMANY
 
 from alfred_refs import sqla
 from alfred_refs.conversation import NewRow
@@ -49,7 +48,7 @@ from alfred_refs.mapping import Entities, Key, KeyColumn, clean_label, parse_dra
 from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import Document, Item
 from alfred_refs.session import Builder, Link
-from alfred_refs.tools.answers import ForeignRef
+from alfred_refs.tools.answers import ForeignRef, Shape
 from alfred_refs.tools.arguments import (
     Arguments,
     DbCreate,
@@ -70,6 +69,7 @@ from alfred_refs.tools.errors import (
     unexpected_count,
     unexpected_row,
 )
+from alfred_refs.tools.exact import is_exact_on
 from alfred_refs.tools.filters import names_rows, refs_in, row_refs
 from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
@@ -79,8 +79,8 @@ Expected = str | Sequence[Any] | Mapping[str, Any] | None
 """A label or values by column; for several refs a list of labels, which was checked before."""
 
 
-def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOption]:
-    """Return loader options for the expected columns and the label.
+def expected_names(table: ToolTable, expect: Expected) -> list[str]:
+    """Return the attributes of the expected columns and of the label.
 
     Raises:
         ToolError: the model may not use a column.
@@ -89,7 +89,7 @@ def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOptio
     names = [] if label is None or label.attribute is None else [label.attribute]
     if isinstance(expect, Mapping):
         names += [table.column(name).name for name in expect]
-    return [undefer(getattr(table.model, name)) for name in names]
+    return names
 
 
 COUNT = "count"
@@ -148,9 +148,18 @@ def label_of(table: ToolTable, instance: Any) -> str | None:
 
 
 def differences(
-    table: ToolTable, instance: Any, expect: Expected
+    table: ToolTable,
+    instance: Any,
+    expect: Expected,
+    value_in: Callable[[Any, str], Any],
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the differences between a row and what is expected: column, expected, actual, as JSON.
+
+    Args:
+        table: of the row.
+        instance: the row.
+        expect: its label, or values by column.
+        value_in: returns the value of an attribute of the row.
 
     Raises:
         ToolError: the rows have no such column or label.
@@ -158,7 +167,7 @@ def differences(
     if isinstance(expect, Mapping):
 
         def value_of(column: ToolColumn) -> Any:
-            return getattr(instance, column.name)
+            return value_in(instance, column.name)
 
         yield from differing_values(table, expect, value_of)
     elif isinstance(expect, str):
@@ -462,12 +471,25 @@ def _check_expectation(
         if isinstance(value, str):  # it may be saved by now, with another label as a row
             return
         raise invalid_value(expectation.field, "the label of a draft")
-    row = call.session.get(expectation.table.model, expectation.ref)
     # the verbs refuse rows that the session does not see
-    if row is None or call.visibility.hidden_among(expectation.table, [row]):
+    rows = _rows_named(call, expectation)
+    if call.visibility.hidden_among(expectation.table, rows):
         return
-    for column, expected, actual in differences(expectation.table, row, value):
-        raise call.unexpected_row(expectation.table, expectation.ref, column, actual, expected)
+    for row in rows:
+        for column, expected, actual in differences(expectation.table, row, value, call.exact.of):
+            raise call.unexpected_row(expectation.table, expectation.ref, column, actual, expected)
+
+
+def _rows_named(call: Call, expectation: Expectation) -> Sequence[Any]:
+    """Return the row that a ref names, or nothing."""
+    table, expect = expectation.table, expectation.value
+    columns = [*map(table.column, expect)] if isinstance(expect, Mapping) else []
+    shape = Shape(table, columns)
+    if table.own is not None and shape.exact_types() and is_exact_on(call.session, table.model):
+        is_named = getattr(table.model, table.own) == expectation.ref
+        return call.read_rows(call.select_rows(shape).where(is_named), shape)
+    row = call.session.get(table.model, expectation.ref)
+    return [] if row is None else [row]
 
 
 def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:

@@ -89,7 +89,7 @@ from alfred_refs.tools.errors import (
     invalid_total,
     unknown_column,
 )
-from alfred_refs.tools.exact import read_exact, select_exactly
+from alfred_refs.tools.exact import is_text_needed
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Condition, Keys, comparable, operand
 from alfred_refs.tools.rules import Reading, Row
@@ -232,6 +232,11 @@ class Order:
             attribute = comparable(getattr(model, column.name))
             beyond = _after(attribute, value, beyond, descending=descending)
         return beyond
+
+    def exact_columns(self) -> list[ToolColumn]:
+        """Return the columns whose values are read as texts."""
+        model = self.table.model
+        return [each for each in self.columns if is_text_needed(getattr(model, each.name).type)]
 
     def place(self, key: Key) -> Select[Any]:
         """Return the SELECT of the row where a read stopped, with its values in the order."""
@@ -627,9 +632,7 @@ class TotalsReader:
             conditions.append(own.in_(self._call.statement_keys(reading.keys, totals.table)))
         statement = totals.statement(reading.arguments, conditions).limit(limit + 1)
         options = (each for each in reading.options if applies_everywhere(each))
-        types = [each.type for each in statement.selected_columns]
-        found = self._call.session.execute(select_exactly(statement).options(*options))
-        return [list(map(read_exact, types, row)) for row in found]
+        return self._call.read_values(statement, totals.table.model, options)
 
     def _foreign(self, rows: Sequence[Row], shape: Shape) -> Iterator[ForeignRef]:
         """Yield the refs in groups whose labels can be read; their keys are cached."""

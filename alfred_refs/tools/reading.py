@@ -487,7 +487,16 @@ class Reader:
             return [], False
         if cursor is not None and cursor.draft is None:
             conditions.append(self._after_cursor(cursor, order))
-        return self._find_rows(page.statement(conditions, order), reading, page)
+        shape = replace(page.shape, also=order.exact_columns())  # for the cursor
+        page = replace(page, shape=shape)
+        return self._find_rows(self._statement(page, conditions, order), reading, page)
+
+    def _statement(
+        self, page: _Page, conditions: Sequence[Condition], order: Order | GivenOrder
+    ) -> Select[Any]:
+        """Return the SELECT of a page, with one row more than is shown: there are more then."""
+        selected = self._call.select_rows(page.shape).where(*conditions)
+        return selected.order_by(*order.by()).limit(page.limit + 1)
 
     def _check_missing(self, reading: Reading, page: _Page, instances: Sequence[Any]) -> None:
         """Check that rows exist that are named and were not found."""
@@ -512,15 +521,15 @@ class Reader:
             return [], False
         among = getattr(table.model, table.own or "").in_(keys)
         order = GivenOrder(table, keys)
-        statement = page.statement([*conditions, among], order)
+        statement = self._statement(page, [*conditions, among], order)
         return self._find_rows(statement.offset(page.start), reading, page)
 
     def _find_rows(
-        self, statement: Select[tuple[Any]], reading: Reading, page: _Page
+        self, statement: Select[Any], reading: Reading, page: _Page
     ) -> tuple[list[Any], bool]:
         if reading.options:
             statement = statement.options(*reading.options)
-        found = list(self._call.session.scalars(statement).unique())
+        found = self._call.read_rows(statement, page.shape)
         return found[: page.limit], len(found) > page.limit
 
     def _after_cursor(self, cursor: Cursor, order: Order) -> Condition:
@@ -535,10 +544,10 @@ class Reader:
         key, name = self._key_of_cursor(cursor, order.table)
         beyond = order.beyond(cursor, key)
         if cursor.after is None:
-            row = self._call.session.execute(order.place(key)).first()
-            if row is None:
+            rows = self._call.read_values(order.place(key), order.table.model)
+            if not rows:
                 raise invalid_cursor(gone=name)
-            if order.seen(row[1:]) != cursor.seen:
+            if order.seen(rows[0][1:]) != cursor.seen:
                 raise invalid_cursor(changed=name)
         return beyond
 
@@ -575,7 +584,8 @@ class Reader:
         if isinstance(last, DraftRecord):
             return Cursor(question=asked, draft=draft_number(last.name))
         order = order_of(reading, table)
-        values = [(column.values, getattr(last, column.name)) for column in order.columns]
+        exact = self._call.exact
+        values = [(column.values, exact.of(last, column.name)) for column in order.columns]
         row: dict[str, Any] = {"ends": [getattr(last, name) for name in table.identity]}
         if not table.ends:
             [row["ref"]], row["ends"] = self._call.refs_of([last], table), None
@@ -614,13 +624,6 @@ class _Page:
     limit: int
     cursor: Cursor | None
     refs: _FilterRefs
-
-    def statement(
-        self, conditions: Sequence[Condition], order: Order | GivenOrder
-    ) -> Select[tuple[Any]]:
-        """Return the SELECT of rows, with one more than is shown: there are more then."""
-        selected = self.shape.statement().where(*conditions)
-        return selected.order_by(*order.by()).limit(self.limit + 1)
 
     @property
     def start(self) -> int:

@@ -51,6 +51,7 @@ from alfred_refs.tools.answers import (
     shape_of,
 )
 from alfred_refs.tools.arguments import DbRead
+from alfred_refs.tools.exact import ExactValues, is_exact_on
 from alfred_refs.tools.filters import (
     Condition,
     Conditions,
@@ -212,10 +213,17 @@ class Visibility:
             return {}
         shape = shape_of(table, None)
         names = [column.key, *([] if label.attribute is None else [label.attribute])]
-        statement = shape.statement().where(column.in_(keys), *self.conditions(table, table.model))
-        loaded = statement.options(*(undefer(getattr(table.model, name)) for name in names))
-        instances = self.session.scalars(loaded, execution_options={"raw_keys": True}).all()
-        rendering = Rendering(Limits(), lambda *_: "", lambda *_: RelatedRows())
+        exactly = is_exact_on(self.session, table.model)
+        types = shape.exact_types() if exactly else {}
+        statement = (
+            shape.statement(exactly=exactly)
+            .where(column.in_(keys), *self.conditions(table, table.model))
+            .options(*(undefer(getattr(table.model, name)) for name in names if name not in types))
+            .execution_options(raw_keys=True)
+        )
+        exact = ExactValues()
+        instances = exact.instances(self.session.execute(statement), types)
+        rendering = Rendering(Limits(), lambda *_: "", lambda *_: RelatedRows(), exact)
         before = [rendering.row(each, shape) for each in instances]
         rows = [rendering.row(each, shape) for each in instances]
         removed = self.mask(rendering.shown[len(rows) :])

@@ -36,7 +36,7 @@ from typing import Any
 
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import CircularDependencyError
-from sqlalchemy.orm import ONETOMANY, RelationshipProperty, lazyload
+from sqlalchemy.orm import ONETOMANY, RelationshipProperty, defer, lazyload, undefer
 from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
@@ -72,6 +72,7 @@ from alfred_refs.tools.errors import (
     refusing_values,
     too_many_rows,
 )
+from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Condition, Keys, refs_in, row_refs
 from alfred_refs.tools.links import LinkWriter
@@ -90,7 +91,7 @@ from alfred_refs.tools.preconditions import (
     RowValues,
     check_new_rows,
     differences,
-    expected_loaders,
+    expected_names,
     label_of,
     row_values_of,
     split_reach,
@@ -329,8 +330,12 @@ class Writer:
             first.
         """
         reach, expect = split_reach(arguments, table)
+        expected = expected_names(table, expect)
+        types = self._exact_types(table, expected)
+        exact = [getattr(table.model, name) for name in types]
+        loaded = [getattr(table.model, name) for name in expected if name not in types]
         statement = (
-            select(table.model)
+            select(table.model, *map(select_exact, exact))
             .where(
                 *conditions,
                 *self._call.write_conditions(table),
@@ -338,19 +343,28 @@ class Writer:
             )
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
-            .options(lazyload("*"), *expected_loaders(table, expect))
+            .options(lazyload("*"), *map(undefer, loaded), *map(defer, exact))
             # not `of=model`: its SELECT may join the tables of subclasses, by outer joins
             .with_for_update(of=[*inspect(table.model).mapper.tables])
             .execution_options(populate_existing=True)
         )
-        instances = list(self._session.scalars(statement))
+        instances = self._call.exact.instances(self._session.execute(statement), types)
         if len(instances) > self._setting.max_written:
             raise too_many_rows(tool, self._setting.max_written)
         for instance in instances if expect is not None else ():
-            for column, expected, actual in differences(table, instance, expect):
+            value_in = self._call.exact.of
+            for column, expected, actual in differences(table, instance, expect, value_in):
                 [ref] = self._call.refs_of([instance], table)
                 raise self._call.unexpected_row(table, ref, column, actual, expected)
         return instances, partial(reach.check, len(instances))
+
+    def _exact_types(self, table: ToolTable, expected: Sequence[str]) -> ExactTypes:
+        """Return the attributes that are selected as text of rows that are to be written."""
+        if not is_exact_on(self._session, table.model):
+            return {}
+        attributes = inspect(table.model).mapper.column_attrs
+        names = [each.key for each in attributes if not each.deferred]
+        return exact_types(table.model, dict.fromkeys([*names, *expected]))
 
     def _empty_answer(
         self,

@@ -7,18 +7,35 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Date, DateTime, Engine, Time, create_engine, text
+from sqlalchemy import Date, DateTime, Engine, ForeignKey, Time, create_engine, select, text
 from sqlalchemy.dialects.postgresql import INTERVAL, TIMESTAMP
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, sessionmaker
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    load_only,
+    mapped_column,
+    relationship,
+    sessionmaker,
+)
 
 from alfred_refs import AsyncRefSession, RefRegistry, RefSession
+from alfred_refs.context import Context
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.exact import read_exact
 
 
 class Base(DeclarativeBase):
     """Declarative base of the events."""
+
+
+class Calendar(Base):
+    """Has events."""
+
+    __tablename__ = "calendars"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    events: Mapped[list[Event]] = relationship()
 
 
 class Event(Base):
@@ -33,6 +50,7 @@ class Event(Base):
     zoned: Mapped[dt.datetime | None] = mapped_column(TIMESTAMP(timezone=True))
     clock: Mapped[dt.time | None] = mapped_column(Time)
     span: Mapped[dt.timedelta | None] = mapped_column(INTERVAL)
+    calendar_id: Mapped[int | None] = mapped_column(ForeignKey("calendars.id"))
 
 
 ROWS = """
@@ -75,7 +93,7 @@ class _Desk:
     """Calls of one toolset, over one driver."""
 
     def __init__(self, engine: Engine, driver: str) -> None:
-        self.toolset = Toolset([Event], sql=True, expect="optional")
+        self.toolset = Toolset([Calendar, Event], sql=True, expect="optional")
         self.url = engine.url.set(drivername=f"postgresql+{driver}")
         self.registry = RefRegistry(engine)
         self.driver = driver
@@ -95,6 +113,16 @@ class _Desk:
             told = self.toolset.call(waiting, tool, arguments)
         engine.dispose()
         return told
+
+    async def instances(self, *names: str) -> list[Event]:
+        """Read events with the tool, and return the instances that the session has then."""
+        engine = create_engine(self.url)
+        with RefSession(engine, registry=self.registry, conversation="chat-7") as session:
+            named = select(Event).where(Event.name.in_(names)).order_by(Event.id)
+            events = list(session.scalars(named.options(load_only(Event.name))))
+            self.toolset.call(session, "db_read", {"table": "events"})
+        engine.dispose()
+        return events
 
 
 DRIVERS = ("psycopg", "psycopg2", "asyncpg")
@@ -128,15 +156,75 @@ async def test_totals_show_what_python_cannot_hold(events: Engine, driver: str) 
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-async def test_rows_with_such_values_are_reported(events: Engine, driver: str) -> None:
-    """With what to do, and the other columns are read."""
+async def test_rows_show_what_python_cannot_hold(events: Engine, driver: str) -> None:
+    """As `db_query` does, page by page in the order of time, whatever columns are shown."""
     desk = _Desk(events, driver)
 
-    told = await desk.call("db_read", table="events")
-    assert told["error"]["code"] == "invalid_value"
-    assert "leave its column or the row out" in told["error"]["message"]
-    names = await desk.call("db_read", table="events", columns=["name"])
-    assert names["count"] == len(SHOWN)
+    asked: dict[str, Any] = {"table": "events", "order_by": "at"}
+    whole = await desk.call("db_read", **asked)
+    assert {row["name"]: _shown(row) for row in whole["rows"]} == SHOWN
+    seen, page = [], {"more": True}
+    while page["more"]:
+        page = await desk.call("db_read", **asked, columns=["name"], limit=1)
+        seen.append(page["rows"][0]["name"])
+        asked["cursor"] = page.get("cursor")
+    assert seen == ["always", "ides", "usual", "far", "endless"]
+
+
+def _shown(row: Any) -> list[Any]:
+    return [row[name] for name in ("day", "at", "zoned", "clock")]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_rows_inside_of_others_show_what_python_cannot_hold(
+    events: Engine, driver: str
+) -> None:
+    """And a row that is read for a prompt."""
+    desk = _Desk(events, driver)
+    with events.begin() as connection:
+        connection.execute(text("insert into calendars (id) values (1)"))
+        connection.execute(text("update events set calendar_id = 1"))
+
+    told = await desk.call("db_read", table="calendars", columns=["events"])
+    assert {row["name"]: _shown(row) for row in told["rows"][0]["events"]} == SHOWN
+    if driver != "asyncpg":
+        engine = create_engine(desk.url)
+        sessions = sessionmaker(engine, class_=RefSession)
+        bound = desk.toolset.bind(sessions, registry=desk.registry)
+        bound.call("chat-8", None, "db_read", {"table": "events"})
+        prompt = Context(bound.conversation("chat-8", None)).render("act")
+        engine.dispose()
+        assert all(each in prompt for each in ("275760-09-13T00:00:00", "24:00:00", " BC"))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_rows_with_such_values_are_written(events: Engine, driver: str) -> None:
+    """Other columns of them, if a value that Python has is as `expect` says; deleted, too."""
+    desk = _Desk(events, driver)
+    await desk.call("db_read", table="events")
+    for name, values in SHOWN.items():
+        filters = [{"field": "name", "op": "=", "value": name}]
+        [row] = (await desk.call("db_read", table="events", filters=filters))["rows"]
+        named = {"table": "events", "filters": [{"field": "id", "op": "=", "value": row["id"]}]}
+        other = await desk.call(
+            "db_update", **named, data={"name": "x"}, expect={"day": "9999-12-31"}
+        )
+        changed = await desk.call("db_update", **named, data={"name": "y"}, expect={"name": name})
+
+        assert other["error"]["code"] == "unexpected_row"
+        assert f"and has '{values[0]}'" in other["error"]["message"]
+        assert _shown(changed["rows"][0]) == values
+        gone = await desk.call("db_delete", **named, expect={"name": "y"})
+        assert gone["deleted"] == [row["id"]]
+
+
+async def test_values_that_python_has_are_attributes_of_instances(events: Engine) -> None:
+    """They are as a session would load them; others are left to be loaded."""
+    [usual, endless] = await _Desk(events, "psycopg").instances("usual", "endless")
+
+    assert vars(usual)["day"] == dt.date(2026, 1, 2)
+    assert vars(usual)["zoned"] == dt.datetime(2026, 1, 2, 1, 4, tzinfo=dt.UTC)
+    assert "day" not in vars(endless)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
