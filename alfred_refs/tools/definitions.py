@@ -367,6 +367,8 @@ def _parameters(tool: str, setting: Setting) -> Schema:
     fields = schema["properties"]
     # the definition has the description outside of the schema
     del schema["description"]
+    if tool == "db_delete" and "db_update" in names_of(setting.tables):
+        fields["expect"]["description"] = "as in db_update"
     _add_label_notes(schema, setting)
     if tool == "db_edit_list":
         del fields["edits"]["items"]["description"]
@@ -383,8 +385,6 @@ def _parameters(tool: str, setting: Setting) -> Schema:
         fields[name] = {"description": fields[name]["description"]}
     if "data" in fields and not setting.drafts and tool == "db_create":
         schema["required"].append("data")
-    if tool == "db_delete" and "db_update" in names_of(setting.tables):
-        fields["expect"]["description"] = "as in db_update"
     return schema
 
 

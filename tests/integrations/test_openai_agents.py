@@ -87,7 +87,8 @@ class TestOpenAIAgents(AdapterContract):
         """As text; a run continues after mistakes."""
         texts = ['{"table":"orders"}', '{"table":"orders"', "", "{}"]
         played = await play([*([("db_read", text)] for text in texts), [READ_ORDERS]])
-        errors = [[(self.error(each), True)] for each in (NOT_JSON, NOT_JSON, NO_TABLE_GIVEN)]
+        given = (NOT_JSON, NO_TABLE_GIVEN, NO_TABLE_GIVEN)  # "" is no arguments
+        errors = [[(self.error(each), True)] for each in given]
         assert played.told == [[(ORDERS, False)], *errors, [(ORDERS, False)]]
 
 
