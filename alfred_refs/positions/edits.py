@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import itemgetter
 from typing import Any
 
 from alfred_refs.errors import Code, Conflict, PositionError
@@ -243,7 +244,7 @@ def execute(root: Item, edits: Sequence[Edit], name: str, rules: Rules | None = 
 def _apply(resolved: Sequence[_ResolvedEdit]) -> Outcome:
     modified: dict[Item, Any] = {}
     leaving: dict[Item, set[Item]] = {}
-    arriving: dict[Item, list[tuple[int, int, Item]]] = {}
+    arriving: dict[Item, list[tuple[int, Item]]] = {}
     removed = []
     for each in resolved:
         item = Item(each.value) if each.item is None else each.item
@@ -254,7 +255,7 @@ def _apply(resolved: Sequence[_ResolvedEdit]) -> Outcome:
         if isinstance(each.edit, Remove):
             removed.append(item)
         if each.destination is not None:
-            arriving.setdefault(each.destination, []).append((each.target, each.number, item))
+            arriving.setdefault(each.destination, []).append((each.target, item))
     lists = list(dict.fromkeys([*leaving, *arriving]))
     for parent in lists:
         left = leaving.get(parent, set())
@@ -263,15 +264,15 @@ def _apply(resolved: Sequence[_ResolvedEdit]) -> Outcome:
     return Outcome(modified, removed, lists)
 
 
-def _insert(rest: Sequence[Item], arriving: Sequence[tuple[int, int, Item]]) -> list[Item]:
-    """Return a list with items inserted, each given as target, number of its edit, item.
+def _insert(rest: Sequence[Item], arriving: Sequence[tuple[int, Item]]) -> list[Item]:
+    """Return a list with items inserted, each with its target, in the order of their edits.
 
     It is linear in the length of the list: inserting one by one would be quadratic.
     """
     length = len(rest) + len(arriving)
     slots: dict[int, Item] = {}
     last = 0
-    for target, _, item in sorted(arriving, key=lambda each: each[:2]):
+    for target, item in sorted(arriving, key=itemgetter(0)):
         last = max(target, last + 1)
         slots[last] = item
     if last > length:  # several items for the last position: shift them back into the list

@@ -644,7 +644,7 @@ def activities_of(
         Activity((parsed.entity, keys[ref]), action, fields, shown=True)
         for ref, action, fields in shown
         for parsed in (parse_ref(ref),)
-        if parsed is not None and not parsed.draft and ref in keys
+        if parsed is not None and ref in keys
     ]
 
 

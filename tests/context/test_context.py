@@ -31,6 +31,7 @@ from tests.context.conftest import Call
 from tests.fix_owned import World
 from tests.fix_session import TravelLog
 from tests.owned import Recipe
+from tests.positions.models import Exercise, Week, Workout
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
@@ -670,6 +671,30 @@ def test_rows_of_several_tables_that_a_call_makes_are_told(context: Context, cal
     assert '- dish_1 "Pie" (created in turn 0)' in told
     assert '- cuisine_1 "Greek" (created in turn 0)' in told
     assert any('"servings": 3' in line for line in told)
+
+
+def test_rows_of_lists_inside_of_lists_are_noted(
+    conversation: Conversation, sessions: Sessions, tables: Engine
+) -> None:
+    """With the fields that an edit shows of them: those around the inner list too."""
+    Week.metadata.create_all(tables)
+    with Session(tables) as plain:
+        push = Workout(name="push", position=1, exercises=[Exercise(name="a", position=1)])
+        plain.add(Week(sessions=[push]))
+        plain.commit()
+    edit = {"action": "add", "path": [1, 2], "data": {"name": "b"}}
+    asked = {"table": "weeks", "row": "week_1", "list": "sessions.exercises", "edits": [edit]}
+    with sessions(conversation=conversation, by="model") as session:
+        toolset = Toolset([Week, Workout, Exercise], expect="optional")
+        toolset.call(session, "db_read", {"table": "weeks"})
+        assert "error" not in toolset.call(session, "db_edit_list", asked)
+    shown = {str(each.ref): each.fields for each in conversation.activity().entries}
+    assert shown.pop("week_1")
+    assert shown == {
+        "workout_1": ["id", "name", "version"],
+        "exercise_1": ["id", "name", "sets"],
+        "exercise_2": ["id", "name", "sets"],
+    }
 
 
 def test_a_prompt_is_cut_as_an_answer_is_and_says_so(

@@ -283,6 +283,8 @@ def test_rows_are_retained_demoted_and_dropped(
     call("db_read", table="dishes", columns=["name"])
     begun = {row.ref: row.first_turn for row in context.view().active}
     assert [begun[ref] for ref in dishes] == [1, 1, 4]
+    context.curate(understood(retain=[{"ref": ref, "reason": f"as {ref}"} for ref in dishes]))
+    assert [row.reason for row in context.view().active] == [f"as {ref}" for ref in dishes]
 
 
 def test_nothing_is_curated_if_one_ref_is_unknown(context: Context, dishes: list[str]) -> None:

@@ -96,19 +96,21 @@ def test_nothing_is_edited_inside_of_what_is_replaced(
 def test_a_list_that_is_not_there_yet_is_empty(
     session: RefSession, week: uuid.UUID, gym: Engine
 ) -> None:
-    """An array or a document that is null, and a member that is missing."""
+    """An array or a document that is null, and a member that is missing; unedited ones stay so."""
     with Session(gym) as plain:
         plain.execute(text("update weeks set tags = null, meals = null"))
         plain.execute(text("update exercises set sets = null"))
         plain.commit()
+    assert SESSIONS.items(session, week)[0]["exercises"][0]["sets"] is None
     TAGS.apply(session, week, [Add([1], "a")])
-    MEALS.apply(session, week, [Add([1], {"meals": ["soup"]})])
+    for day in ({"meals": ["soup"]}, {"name": "fast"}, {"meals": ["rice"]}):
+        MEALS.apply(session, week, [Add([1], day)])
     SESSIONS.apply(session, week, [Add([1, 1, 1], {"reps": 3})])
     session.commit()
     with Session(gym) as plain:
         assert plain.execute(select(Week.tags, Week.meals)).one() == (
             ["a"],
-            {"days": [{"meals": ["soup"]}]},
+            {"days": [{"meals": ["rice"]}, {"name": "fast"}, {"meals": ["soup"]}]},
         )
         first = plain.scalars(select(Exercise).where(Exercise.name == "push 1")).one()
         assert first.sets == [{"reps": 3}]
@@ -248,6 +250,8 @@ def test_what_is_expected_must_stand_there(session: RefSession, week: uuid.UUID)
     for edit in (Move([3], to=1, expect="d"), Modify([3], "x", expect="d")):
         with pytest.raises(PositionError, match="but 'c'"):
             TAGS.apply(session, week, [edit])
+    with pytest.raises(PositionError, match="position 1 is not what is expected"):
+        SESSIONS.preview(session, week, [Remove([1], "pus")])
     with pytest.raises(PositionError, match="colour"):
         SESSIONS.preview(session, week, [Remove([1], {"name": "push", "colour": "red"})])
 

@@ -102,6 +102,23 @@ class Slot(Base):
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
+class _Tagged:
+    id: Mapped[int] = mapped_column(primary_key=True)
+    tags: Mapped[Any] = mapped_column(ARRAY(Text))
+
+
+class Sack(_Tagged, Base):
+    """Has tags."""
+
+    __tablename__ = "sacks"
+
+
+class Bag(_Tagged, Base):
+    """Has tags too."""
+
+    __tablename__ = "bags"
+
+
 @pytest.fixture
 def shelf(engine: Engine) -> uuid.UUID:
     """The key of a shelf of Ann's with three boxes, of which one is gone, and things in them."""
@@ -184,3 +201,11 @@ def test_an_owner_edits_a_list_that_leaves_rows_out(engine: Engine, shelf: uuid.
         session.commit()
     with Session(engine) as plain:
         assert sorted(positions(plain)) == [(1, "B"), (2, "A"), (2, "gone")]
+
+
+@pytest.mark.usefixtures("shelf")
+def test_a_token_is_of_one_class(plain: Session) -> None:
+    """Though a row of another has the same key and the same list."""
+    plain.add_all([Sack(id=1, tags=["x"]), Bag(id=1, tags=["x"])])
+    first, second = (EditableList(each, "tags").preview(plain, 1, []) for each in (Sack, Bag))
+    assert (first.before, first.token != second.token) == (second.before, True)
