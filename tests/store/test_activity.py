@@ -254,8 +254,11 @@ def test_another_owner_changes_nothing(store: Store) -> None:
     assert (entry(store).reason, entry(store).demoted) == (None, False)
 
 
-def test_forks_exports_and_imports_carry_it_and_forgetting_ends_it(store: Store) -> None:
-    """As all that is of a conversation."""
+def test_forks_exports_and_imports_carry_it_and_forgetting_ends_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all that is of a conversation, on however many pages."""
+    monkeypatch.setattr("alfred_refs.store.postgres_activity.PAGE", 1)
     fork, copy = Address("chat-8", "ann"), Address("chat-9", "ann")
     store.begin_turn(CHAT)
     store.note(CHAT, [Activity(PLAN, "read"), Activity(SOUP, "read", ["name"])], "model")
