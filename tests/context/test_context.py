@@ -27,6 +27,7 @@ from alfred_refs import (
 )
 from alfred_refs.context import Called, Context, Exchange, Item, Step, Window, decision_type
 from alfred_refs.tools import Limits, Toolset
+from alfred_refs.tools.call import activities_in
 from tests.context.conftest import Call
 from tests.fix_owned import World
 from tests.fix_session import TravelLog
@@ -202,6 +203,16 @@ def test_what_is_retained_stays_as_a_name(
         conversation.begin_turn()
     assert lines(context) == [f'- {korma} "Korma" (read in turn 1): "for Sunday"']
     assert "rice" not in context.render("act")
+
+
+def test_a_reason_is_stored_without_keys_and_shortened(
+    call: Call, conversation: Conversation, keys: dict[str, uuid.UUID]
+) -> None:
+    """It is in every prompt from then on, in any toolset's."""
+    call("db_read", table="dishes", order_by="name")
+    conversation.retain(["dish_1"], f"like {keys['Curry']}, {'very' * 1_000}")
+    [reason] = [each.reason for each in conversation.activity().entries if each.reason]
+    assert (reason[:14], len(reason)) == ("like dish_1, v", 1_000)
 
 
 def test_demote_and_drop_work_inside_the_window(
@@ -635,6 +646,7 @@ def test_no_prompt_has_a_key(
     context.done(step, answered(step, toolset, data={"key": str(keys["Soup"])}))
     prompt = context.prompt(step, exchanges=[Exchange(said, said)])
     whole = prompt.system + prompt.user + json.dumps(prompt.decision.model_json_schema())
+    whole += "".join(each.content for each in context.conversation.steps())
     assert not [key for key in keys.values() if str(key) in whole or key.hex in whole]
 
 
@@ -664,13 +676,26 @@ def test_a_mention_of_another_owners_row_is_refused(
 
 
 def test_rows_of_several_tables_that_a_call_makes_are_told(context: Context, call: Call) -> None:
-    """Each with what it has."""
+    """Each with what it has, and with the fields that the answer shows."""
     also = {"table": "cuisines", "data": {"name": "Greek"}}
-    call("db_create", table="dishes", data={"name": "Pie", "servings": 3}, also=[also])
+    answer = call("db_create", table="dishes", data={"name": "Pie", "servings": 3}, also=[also])
     told = lines(context)
     assert '- dish_1 "Pie" (created in turn 0)' in told
     assert '- cuisine_1 "Greek" (created in turn 0)' in told
     assert any('"servings": 3' in line for line in told)
+    fields = {str(each.ref): each.fields for each in context.conversation.activity().entries}
+    [row], [cuisine] = answer["rows"], answer["also"][0]["rows"]
+    assert fields == {"dish_1": sorted(row), "cuisine_1": sorted(cuisine)}
+
+
+def test_rows_that_were_shown_get_no_new_refs(
+    toolset: Toolset, call: Call, conversation: Conversation, keys: dict[str, uuid.UUID]
+) -> None:
+    """They have theirs, or it was forgotten in the meantime."""
+    answer = call("db_read", table="dishes")
+    noted = activities_in(answer, toolset.tables, conversation)
+    assert len(noted) == len(keys)
+    assert all(each.shown for each in noted)
 
 
 def test_rows_of_lists_inside_of_lists_are_noted(

@@ -263,6 +263,7 @@ def test_forks_exports_and_imports_carry_it_and_forgetting_ends_it(
     store.begin_turn(CHAT)
     store.note(CHAT, [Activity(PLAN, "read"), Activity(SOUP, "read", ["name"])], "model")
     store.retain(CHAT, [ONE], "good", "user")
+    store.demote(CHAT, [Ref("meal_plan", 1)])
     store.add_step(CHAT, '{"a": 1}')
     before = store.activity(CHAT, 3), store.steps(CHAT, 3)
 
