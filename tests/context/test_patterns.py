@@ -81,11 +81,12 @@ def test_every_pattern_of_a_write_step_is_accepted(
     labels = {row["id"]: row["name"] for row in call("db_read", table="dishes")["rows"]}
     labels |= {cuisine["id"]: cuisine["name"]}
     conversation.draft(Dish, {"name": "Stew"})
-    inside, parent, by_ref, by_parent, draft = patterns(context, "write")
+    inside, parent, by_ref, by_value, by_parent, draft = patterns(context, "write")
     assert (*inside,) == ("parts",)
     by_ref["expect"] = [labels[ref] for ref in by_ref["filters"][0]["value"]]
     by_parent["expect"] = {ref: labels[ref] for ref in by_parent["expect"]}
     parent["_cuisine_id_label"] = labels[parent["cuisine_id"]]
+    by_value |= {"filters": [{"field": "name", "op": "in", "value": ["Curry", "Korma", "Soup"]}]}
     draft["expect"] = "Stew"
     new = {"name": "Pie", "servings": 1}
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -93,6 +94,7 @@ def test_every_pattern_of_a_write_step_is_accepted(
         ("db_create", {"data": {**new, **parent}}),
         ("db_update", {**by_ref, "data": {"servings": 3}}),
         ("db_update", {**by_parent, "data": {"servings": 3}}),
+        ("db_update", {**by_value, "data": {"servings": 4}}),
         ("db_create", draft),
         ("db_delete", by_ref),
     ]

@@ -143,12 +143,12 @@ def test_what_is_nested_too_deep_is_refused(chat: Conversation) -> None:
 
 
 def test_a_step_is_kept_without_keys(chat: Conversation) -> None:
-    """Whoever keeps it; text that a database has no bytes for comes back as it was."""
+    """Whoever keeps it; half of a surrogate pair, which has no UTF-8 form, is escaped."""
     left = {"note": f"see {KNOWN} \ud800 \0", "data": [{str(OTHER): "日本"}]}
     chat.add_step(left)
     [step] = chat.steps()
     assert json.loads(step.content) == {
-        "note": "see recipe_1 \ud800 \0",
+        "note": "see recipe_1 \\ud800 \0",
         "data": [{"<key>": "日本"}],
     }
     for bad in (float("inf"), object()):
