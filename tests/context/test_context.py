@@ -688,11 +688,12 @@ def test_rows_of_several_tables_that_a_call_makes_are_told(context: Context, cal
 
 
 def test_rows_that_were_shown_get_no_new_refs(
-    toolset: Toolset, call: Call, conversation: Conversation, keys: dict[str, uuid.UUID]
+    toolset: Toolset, session: RefSession, keys: dict[str, uuid.UUID]
 ) -> None:
     """They have theirs, or it was forgotten in the meantime."""
-    answer = call("db_read", table="dishes")
-    noted = activities_in(answer, toolset.tables, conversation)
+    answer = toolset.call(session, "db_read", {"table": "dishes"})
+    assert session.own_view is not None
+    noted = activities_in(answer, toolset.tables, session.own_view)
     assert len(noted) == len(keys)
     assert all(each.shown for each in noted)
 
