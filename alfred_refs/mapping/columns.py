@@ -609,7 +609,8 @@ def _in_zone(value: Any, type_: TypeEngine[Any]) -> Any:
 
 def _uuids(_: TypeEngine[Any]) -> Values:
     schema = {"type": "string", "format": "uuid"}
-    return Values("uuid", "a UUID", schema, _type_validator(uuid.UUID), str)
+    expected = "a UUID, or the ref in angle brackets that rows show in place of one"
+    return Values("uuid", expected, schema, _type_validator(uuid.UUID), str)
 
 
 def _text_uuids(type_: TypeEngine[Any]) -> Values:

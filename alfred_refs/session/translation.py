@@ -62,7 +62,7 @@ from alfred_refs.conversation.caches import ExpectedRef
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.key_columns import KeyColumn, root_of
-from alfred_refs.mapping.keys import DRAFT, EntityKey, Key, token_of
+from alfred_refs.mapping.keys import DRAFT, EntityKey, Key, parse_ref, token_of
 from alfred_refs.session.drafts import DraftObjects, DraftSaving
 from alfred_refs.session.instances import Boundary, holds_key
 from alfred_refs.session.lookups import Identity, MissingRows
@@ -74,6 +74,7 @@ from alfred_refs.statements import (
     Plan,
     Plans,
     Single,
+    check_data,
     check_loaded,
     origins,
     results,
@@ -446,7 +447,8 @@ def _check_rows(
 def resolve_assigned_expressions(states: Iterable[State], translation: Translation) -> None:
     """Put keys in place of the refs in SQL expressions that are assigned to attributes.
 
-    They are checked as an UPDATE with the same values is.
+    They are checked as an UPDATE with the same values is, and so are refs that are assigned to
+    attributes of plain UUIDs or integers.
 
     Raises:
         BadRefError: a ref cannot be used.
@@ -456,11 +458,20 @@ def resolve_assigned_expressions(states: Iterable[State], translation: Translati
         # of a persistent instance only the changed attributes are sent
         for name in [*(state.dict if state.key is None else state.committed_state)]:
             value = state.dict.get(name)
+            if isinstance(value, str) and parse_ref(value) is not None:
+                _check_data(state, name, value, translation)
             if not (isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")):
                 continue
             if name in state.mapper.column_attrs:
                 column = state.mapper.column_attrs[name].columns[0]
                 state.dict[name] = _resolve_expression(column, value, translation)
+
+
+def _check_data(state: State, name: str, text: str, translation: Translation) -> None:
+    """Check that an attribute that holds no keys is not set to a ref, unless it holds text."""
+    keys = translation.conversation.entities.of_class(state.class_).all
+    if name in state.mapper.column_attrs and name not in keys:
+        check_data(text, state.mapper.column_attrs[name].columns[0])
 
 
 def _resolve_expression(column: Any, value: Any, translation: Translation) -> Any:

@@ -24,6 +24,7 @@ from .assignments import check_loaded as check_loaded
 from .dataflow import InputTarget as InputTarget
 from .inputs import (
     Single as Single,
+    check_data as check_data,
     swap_refs as swap_refs,
     takes_keys as takes_keys,
     texts_in as texts_in,

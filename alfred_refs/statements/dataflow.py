@@ -632,7 +632,7 @@ class ParameterTargets:
             return
         self._related_to_data.update(source.parameter.key for source in flow.parameters)
         self._related_to_data.update(parameter.key for parameter in flow.derived_parameters)
-        raw = _raw_column(flow.data)
+        raw = raw_column(flow.data)
         if raw is not None:
             for source in flow.parameters:
                 self._targets.setdefault(source.parameter.key, {})[raw] = None
@@ -682,7 +682,7 @@ def target_of(flow: Flow) -> InputTarget | None:
     key = _common_key(flow)
     if key is not None:
         return replace(key.column, array=key.depth > 0)
-    return None if flow.keys or flow.derived_keys else _raw_column(flow.data)
+    return None if flow.keys or flow.derived_keys else raw_column(flow.data)
 
 
 def _common_key(flow: Flow) -> KeySource | None:
@@ -693,7 +693,7 @@ def _common_key(flow: Flow) -> KeySource | None:
     return first if all(key.is_like(first) for key in flow.keys) else None
 
 
-def _raw_column(data: Iterable[ColumnClause[Any] | None]) -> RawColumn | None:
+def raw_column(data: Iterable[ColumnClause[Any] | None]) -> RawColumn | None:
     """Return a column of plain data whose values are never strings, if there is one."""
     for column in data:
         if isinstance(column, Column) and key_type_of(column.type) in ("uuid", "integer"):

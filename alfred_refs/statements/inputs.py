@@ -56,6 +56,7 @@ from alfred_refs.statements.dataflow import (
     has_text,
     is_collection,
     mixture_error,
+    raw_column,
     target_of,
     writable_columns,
 )
@@ -406,7 +407,7 @@ def swap_refs(value: Any, target: InputTarget | None, swap: Swap) -> Any:
         case KeyColumn():
             return _swap_in_keys(value, target, swap)
         case RawColumn():
-            _check_raw(value, target)
+            check_raw(value, target)
         case Mixture():
             if has_text(value):
                 raise mixture_error(target.column)
@@ -476,10 +477,26 @@ def _swap_in_row(row: Any, targets: tuple[InputTarget | None, ...], swap: Swap) 
     )
 
 
-def _check_raw(value: Any, column: RawColumn) -> None:
+def check_data(value: Any, column: Any) -> None:
+    """Check that no ref is given for a column of plain UUIDs or integers.
+
+    Raises:
+        UntranslatableError: one is.
+    """
+    raw = raw_column([column])
+    if raw is not None:
+        check_raw(value, raw)
+
+
+def check_raw(value: Any, column: RawColumn) -> None:
+    """Check that no ref is given for a column of plain data.
+
+    Raises:
+        UntranslatableError: one is.
+    """
     if is_collection(value):
         for item in value:
-            _check_raw(item, column)
+            check_raw(item, column)
     elif isinstance(value, str) and parse_ref(value) is not None:
         raise UntranslatableError(
             f"{value!r} is given for column {column.name}, whose values have no refs",

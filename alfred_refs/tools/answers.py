@@ -66,7 +66,7 @@ from sqlalchemy.sql.base import ExecutableOption
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
-from alfred_refs.mapping import Key, KeyColumn, Verbatim, spells_uuid
+from alfred_refs.mapping import Key, KeyColumn
 from alfred_refs.session import RefSession
 from alfred_refs.tools.errors import invalid_arguments, unknown_column
 from alfred_refs.tools.exact import ExactTypes, ExactValues, exact_types, is_exact_on, select_exact
@@ -394,8 +394,6 @@ class Rendering:
 
     def fit_value(self, value: Any, column: ToolColumn, path: str) -> Any:
         """Return a value of a column as JSON, with long texts cut."""
-        if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
-            return Verbatim(value)  # a UUID column without keys: data
         return value if column.values.family == "ref" else self._shorten(value, path)
 
     def _shorten(self, value: Any, path: str) -> Any:

@@ -5,7 +5,7 @@
 - `read_documents` parses documents, lists and nested rows that are given as JSON text.
 - `decode_arguments` replaces marks (`<recipe_1>`) in texts and documents by the keys that they
   stand for, with one lookup for the call; `serialization` makes these marks in answers. Columns of
-  refs and of UUIDs have none. A mark of a deleted row is still decoded, because what was shown can
+  refs have none. A mark of a deleted row is still decoded, because what was shown can
   be stored. A text that was cut is refused.
 - `new_records`, `update_record` and `draft_changes` check values by column and return Python
   values, with refs as the model gave them. A column that does not exist or is not writable refuses
@@ -680,7 +680,7 @@ class _ArgumentWalker:
         return self._row(value, target) if isinstance(value, dict) else value
 
     def _value(self, field: str, value: Any, column: ToolColumn, entity: str | None = None) -> Any:
-        if column.key is not None or column.values.family == "uuid":
+        if column.key is not None:
             return value
         return _document(field, value, column.places, self._leaf, entity)
 

@@ -708,11 +708,11 @@ class Toolset:
             if repair.may_have_documents:
                 checked = read_documents(checked, self.tables)
             check_budget(checked, table, self._setting.max_written)
+            notes = notes_of(repair.removed, checked, self.tables)
+            checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
             has_search = tool == "db_read" and self._setting.has_search(table)
             check_filters(checked, table, has_search=has_search)
             check_dialect(checked, call.session.get_bind(table.model).dialect.name)
-            notes = notes_of(repair.removed, checked, self.tables)
-            checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
             answer = _run_call(call, checked)
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except Exception as error:

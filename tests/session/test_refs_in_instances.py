@@ -10,9 +10,9 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import RefRegistry, RefSession, UnknownRefError
+from alfred_refs import RefRegistry, RefSession, UnknownRefError, UntranslatableError
 from tests.fix_session import TravelLog
-from tests.models import MealPlan, Order, OrderLine, Recipe
+from tests.models import MealPlan, Order, OrderLine, Preference, Recipe
 from tests.session.conftest import DAY, by_name
 
 pytestmark = pytest.mark.usefixtures("recipes")
@@ -105,6 +105,39 @@ def test_a_new_object_that_was_given_up_does_not_trouble_the_next(
     session.add(bad)
     session.commit()
     assert bad.recipe_id == "recipe_2"
+
+
+@pytest.mark.parametrize(
+    ("instance", "column"),
+    [
+        (lambda: Preference(device="recipe_1"), "preferences.device"),
+        (lambda: Preference(legacy_recipe_id="recipe_1"), "preferences.legacy_recipe_id"),
+        (lambda: Order(number="recipe_1"), "orders.number"),
+    ],
+)
+def test_a_ref_is_refused_where_an_attribute_has_no_keys(
+    session: RefSession, instance: Callable[[], Any], column: str
+) -> None:
+    """Before anything is sent, as in a statement; the error names the column."""
+    session.add(instance())
+    with pytest.raises(UntranslatableError, match=f"'recipe_1' is given for column {column}"):
+        session.flush()
+    session.rollback()
+    assert session.scalars(select(Preference)).all() == []
+
+
+@pytest.mark.usefixtures("known")
+def test_a_changed_attribute_without_keys_is_checked_too(session: RefSession) -> None:
+    """A text column takes any text."""
+    preference, recipe = Preference(), session.get_one(Recipe, "recipe_1")
+    session.add(preference)
+    recipe.name = "recipe_2"
+    session.commit()
+    assert recipe.name == "recipe_2"
+
+    preference.device = recipe.id
+    with pytest.raises(UntranslatableError, match=r"preferences\.device"):
+        session.commit()
 
 
 def test_relationships_and_cascades_save_children(session: RefSession) -> None:

@@ -41,13 +41,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlglot import expressions as exp
 
 from alfred_refs.errors import SetupError, UntranslatableError
-from alfred_refs.mapping import KEY_MARGIN, Verbatim
+from alfred_refs.mapping import KEY_MARGIN, has_marks
 from alfred_refs.mapping.columns import plain_value, values_of
 from alfred_refs.tools.answers import ForeignRef, size_of
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, RowActivity, Setting, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
+from alfred_refs.tools.payload import decode_values
 from alfred_refs.tools.serialization import CutText, limit_depth, shorten_text
 from alfred_refs.tools.sql.parsing import (
     Budget,
@@ -267,9 +268,15 @@ class QueryRun:
         row_limit = most + 1
         if plan.limit is not None:
             row_limit = min(row_limit, int(literals[plan.limit]))
-        parameters = {
-            name: each.convert(literals[each.literal]) for name, each in plan.parameters.items()
+        texts = {name: literals[each.literal] for name, each in plan.parameters.items()}
+        marked = {
+            name: text
+            for name, text in texts.items()
+            if has_marks(text) and not plan.parameters[name].is_key
         }
+        if marked:  # stand for keys, as in the values of filters
+            texts |= decode_values(marked, self._call.setting.tables, self._call.conversation)
+        parameters = {name: each.convert(texts[name]) for name, each in plan.parameters.items()}
         started_at = monotonic()
         try:
             return list(
@@ -332,8 +339,6 @@ class QueryRun:
                 loaded, is_cut = limit_depth(loaded)
                 self._note(place, "levels", is_cut=is_cut)
             loaded = column.show(loaded)
-            if column.values.family == "uuid":
-                return Verbatim(loaded)
         elif isinstance(value.type, Enum):
             loaded = values_of(value.type, None).show(loaded)
         else:

@@ -131,7 +131,7 @@ class Judge:
             yield "neither an answer nor an error"
         elif not isinstance(done.answer.get("error", {"code": ""}).get("code"), str):
             yield "an error without code"
-        if self._shows_key(json.dumps(_without_uuids(done.answer), ensure_ascii=False)):
+        if self._shows_key(json.dumps(done.answer, ensure_ascii=False)):
             yield "a key is shown"
         if HUSH in text:
             yield "a secret is shown"
@@ -235,16 +235,6 @@ class Judge:
             return None
         key = self.key_of(given)
         return (key,) if name == ROW_REF and not isinstance(key, tuple) else key
-
-
-def _without_uuids(value: Any) -> Any:
-    """Return an answer without columns of UUIDs that are data, as the mapping says."""
-    if isinstance(value, list):
-        return [_without_uuids(each) for each in value]
-    if isinstance(value, dict):
-        kept = value.keys() - {"device", "legacy_recipe_id"}
-        return {name: _without_uuids(value[name]) for name in value if name in kept}
-    return value
 
 
 def _data(name: str, given: Any) -> Any:

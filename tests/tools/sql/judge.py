@@ -22,6 +22,8 @@ from tests.tools.sql.world import ANN, World
 
 _REF = re.compile(r"'((?:product|category|order)_\d+)'")
 
+_MARK = re.compile(r"<[a-z_]+_\d+>")
+
 _ANY_REF = re.compile(
     r"(recipe|ingredient|meal_plan|recipe_ingredient|shopping_item|preferences)_\d+"
 )
@@ -83,6 +85,8 @@ def _with_refs(
         key if isinstance(key, UUID) else (ref.rpartition("_")[0], key): ref
         for ref, key in world.keys[owner].items()
     }
+    with world.session(owner) as session:
+        refs = marks_by_key(session.conversation, found) | refs
     columns = range(len(rows[0])) if rows else range(0)
     entities = [_entity([row[n] for row in found]) for n in columns]
     return [
@@ -106,7 +110,16 @@ def refs_by_key(conversation: Any, told: Sequence[Any]) -> Mapping[Any, str]:
     values = [each for row in told for value in row for each in _items(value)]
     found = {each for each in values if isinstance(each, str) and _ANY_REF.fullmatch(each)}
     refs = sorted(found)
-    return dict(zip(conversation.resolve_all(refs), refs, strict=True))
+    keys = dict(zip(conversation.resolve_all(refs), refs, strict=True))
+    return marks_by_key(conversation, told) | keys
+
+
+def marks_by_key(conversation: Any, told: Sequence[Any]) -> dict[Any, str]:
+    """Return the marks of UUIDs that are the whole value of a column, by the UUIDs."""
+    values = [each for row in told for value in row for each in _items(value)]
+    marks = sorted({each for each in values if isinstance(each, str) and _MARK.fullmatch(each)})
+    keys = conversation.resolve_all([mark.strip("<>") for mark in marks])
+    return dict(zip(keys, marks, strict=True))
 
 
 def _items(value: Any) -> Sequence[Any]:

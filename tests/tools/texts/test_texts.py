@@ -274,7 +274,9 @@ FOR_NOTHING: list[tuple[Answer, str]] = [
     ({"title": "<gen_note_2>"}, "invalid_value"),
     ({"about_id": "<note_1>"}, "unknown_ref"),
     ({"about_id": "key_1"}, "unknown_ref"),
-    ({"device": "<note_1>"}, "invalid_value"),
+    ({"device": "<note_9>"}, "invalid_value"),
+    ({"device": "note_1"}, "invalid_value"),
+    ({"device": "see <note_1>"}, "invalid_value"),
 ]
 
 
@@ -296,6 +298,56 @@ def test_what_stands_for_nothing_is_refused(notes: Engine, chat: RefSession) -> 
         filters = [{"field": name, "op": op, "value": value}]
         error = toolset.call(chat, "db_delete", {"table": "notes", "filters": filters})["error"]
         assert error["code"] == code
+
+
+def test_a_column_of_uuids_without_a_target_is_shown_as_a_text(
+    notes: Engine, chat: RefSession
+) -> None:
+    """By the ref of a row that has the key, or by a number; marks are taken everywhere."""
+    keep(notes, Note(id=FIRST, title="1", device=SECOND), Note(id=SECOND, title="2", device=OTHER))
+    first, second = sorted(read(chat), key=lambda row: row["title"])
+    assert (first["device"], second["device"]) == (f"<{second['id']}>", "<key_1>")
+
+    for row, op in ((first, "="), (second, "in"), (second, "!=")):
+        value = [row["device"]] if op == "in" else row["device"]
+        found = read(chat, {"field": "device", "op": op, "value": value})
+        assert [each["id"] for each in found] == [
+            first["id"] if (row is second) == (op == "!=") else second["id"]
+        ]
+    write: Answer = {"table": "notes", "filters": [by_id(first["id"])]}
+    swapped = {"device": "<key_1>", "devices": [f"<{first['id']}>"]}
+    [row] = done(chat, "db_update", **write, data=swapped, expect={"device": first["device"]})[
+        "rows"
+    ]
+    assert (row["device"], row["devices"]) == ("<key_1>", [f"<{first['id']}>"])
+    assert stored(notes)[FIRST]["device"] == OTHER
+    error = toolset.call(chat, "db_update", {**write, "data": {}, "expect": first})["error"]
+    assert all(str(key) not in str(error) for key in KEYS)
+    new = {"title": "3", "device": first["device"]}
+    draft = done(chat, "db_create", table="notes", data=new, draft=True)["rows"][0]
+    assert draft["device"] == first["device"]
+    saved = done(chat, "db_create", table="notes", from_draft=draft["id"])["rows"][0]
+    assert saved["device"] == first["device"]
+    groups = done(chat, "db_read", table="notes", columns=["device", "count(*)"])["totals"]
+    assert {each["device"] for each in groups} == {"<key_1>", first["device"]}
+
+
+def test_sql_shows_and_takes_marks_of_uuids(notes: Engine, chat: RefSession) -> None:
+    """In columns of UUIDs and of texts, as filters do."""
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}", device=SECOND), Note(id=SECOND, device=OTHER))
+    with_sql = Toolset([Note, Order], sql=True)
+    asked = "select id, device from notes order by title"
+    rows = dict(done(chat, "db_query", with_sql, sql=asked)["rows"])
+    ref, device = next(iter(rows.items()))
+    assert rows == {ref: device, device.strip("<>"): "<key_1>"}
+
+    for condition in (f"device = '{device}'", f"device in ('{device}')", "title = 'of <key_1>'"):
+        sql = f"select id from notes where {condition}"
+        assert done(chat, "db_query", with_sql, sql=sql)["rows"] == [[ref]]
+    error = with_sql.call(
+        chat, "db_query", {"sql": "select id from notes where device = '<key_9>'"}
+    )["error"]
+    assert error["code"] == "invalid_value"
 
 
 def test_what_looks_like_a_mark_is_written_with_a_backslash(

@@ -69,8 +69,8 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def shown_keys(rows: list[Answer]) -> list[str]:
-    """Return the keys in rows but for the column of UUIDs that are none."""
-    shown = [text for row in rows for text in texts_in({**row, "device": None})]
+    """Return the keys in rows."""
+    shown = [text for row in rows for text in texts_in(row)]
     return [key for text in shown for key in whole_keys(text)]
 
 
