@@ -175,12 +175,14 @@ def bad_ref_error(
     known, near = suggestions.for_text(text, ref, expected)
     if entry is None and _contains_uuid(text):
         return RawKeyError(None, expected, known)
-    if draft is not None and draft.state == "pending":
-        return DraftRefError(text, expected, known)
-    if entry is None:
+    is_pending = draft is not None and draft.state == "pending"
+    found = draft if is_pending else entry
+    if found is None:
         return UnknownRefError(text, expected, known, near)
-    if expected not in (None, entry.ref.entity):
-        return WrongEntityError(text, expected, known, None, entry.ref.entity)
+    if expected not in (None, found.ref.entity):  # to save a draft would not help
+        return WrongEntityError(text, expected, known, None, found.ref.entity)
+    if entry is None or is_pending:
+        return DraftRefError(text, expected, known)
     return GoneRefError(text, expected or entry.ref.entity, known, None, str(entry.gone))
 
 

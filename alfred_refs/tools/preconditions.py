@@ -595,18 +595,24 @@ class _ExpectationReader:
     def __init__(self, tables: ToolTables, expectations: list[Expectation]) -> None:
         self._tables = tables
         self._expectations = expectations
+        self._drafts: Collection[str] | None = None  # that data may name; `None` for all
 
     def without_labels(self, arguments: Arguments) -> Arguments:
         """Return arguments without labels."""
         match arguments:
             case DbUpdate() | DbDelete():
+                named = row_refs(arguments.filters, self._tables.by_name(arguments.table))
+                self._drafts = None if any(map(parse_draft_ref, named)) else ()
                 # what may not be written is refused first: no label would help
                 verb: Verb = "update" if isinstance(arguments, DbUpdate) else "delete"
                 return self._write(self._tables.by_name(arguments.table, verb), arguments)
             case DbCreate():
+                saved = [ref for new in (arguments, *arguments.also) for ref in new.drafts]
+                self._drafts = None if arguments.draft else saved
                 also = [self._new_rows(each) for each in arguments.also]
                 return self._new_rows(arguments).model_copy(update={"also": also})
             case DbEditList():
+                self._drafts = None if parse_draft_ref(arguments.row) else ()
                 return self._edit_list(self._tables.by_name(arguments.table), arguments)
         return arguments
 
@@ -692,4 +698,10 @@ class _ExpectationReader:
         field = f"_{name}_label{'s' * is_list}"
         if target is not None and field not in table.columns:
             refs = row[name] if is_list else [row[name]]
+            refs = [each if self._may_be_named(each) else None for each in refs]
             self._add(target, refs, row.pop(field, None), field)
+
+    def _may_be_named(self, ref: Any) -> bool:
+        """Return whether data may name a row; a draft that it may not name is refused later."""
+        is_row = not isinstance(ref, str) or parse_draft_ref(ref) is None
+        return is_row or self._drafts is None or ref in self._drafts

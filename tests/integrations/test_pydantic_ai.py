@@ -96,7 +96,8 @@ class TestPydanticAI(AdapterContract):
     async def test_a_write_holds_up_what_comes_after_it(self, play: Play) -> None:
         """A read of the same turn sees what was written before it, and another has not yet."""
         one = [{"field": "note", "op": "=", "value": "for Ada"}]
-        write = ("db_update", {"table": "orders", "filters": one, "data": {"note": "gift"}})
+        change = {"filters": one, "data": {"note": "gift"}, "expect": {"count": 1}}
+        write = ("db_update", {"table": "orders", **change})
         played = await play([[READ_ORDERS, write, READ_ORDERS]])
         [[before, _, after]] = played.texts()
         assert before == ORDERS

@@ -263,13 +263,23 @@ def test_a_column_called_count_is_meant_where_rows_are_named(
         assert toolset.call(session, "db_delete", {**delete, "expect": {"count": 2}})["count"] == 2
 
 
-def test_schemas_and_prompts_ask_for_it() -> None:
-    """Of every toolset that changes or deletes rows."""
-    for expect in ("required", "optional"):
-        toolset = Toolset(MODELS, expect=expect)
+@pytest.mark.parametrize("expect", ["required", "optional"])
+def test_schemas_ask_for_it(expect: ExpectMode) -> None:
+    """Of every toolset that changes or deletes rows; `db_delete` refers to `db_update`."""
+
+    def described(toolset: Toolset) -> dict[str, str]:
         fields = {each["title"]: each["properties"] for each in toolset.schemas("json_schema")}
-        for tool in ("db_update", "db_delete"):
-            assert "{'count': n}" in fields[tool]["expect"]["description"]
+        return {
+            name: each["expect"]["description"]
+            for name, each in fields.items()
+            if "expect" in each
+        }
+
+    both = described(Toolset(MODELS, expect=expect))
+    assert "{'count': n}" in both["db_update"]
+    assert both["db_delete"].startswith("as in db_update")
+    only = Toolset(MODELS, expect=expect, verbs={each: ["delete"] for each in MODELS})
+    assert "{'count': n}" in described(only)["db_delete"]
 
 
 def test_what_may_not_be_done_is_refused_before_the_number_is_asked_for(

@@ -540,7 +540,7 @@ def test_hooks_see_rows_alone(session: RefSession, conversation: Conversation) -
     answer = toolset.call(session, "db_read", asked)
     empty = toolset.call(session, "db_read", {**asked, "limit": 5})
 
-    assert seen == ["Curry", "Korma", "Soup"]
+    assert seen == ["Curry", "Korma", "Soup", "Korma"]  # at last as the label of a parent
     assert shown(answer, "name") == ["Dal", "Curry", "Korma", "Soup"]
     assert [row.get("marked") for row in answer["rows"]] == [None, True, True, True]
     assert (empty["rows"], empty["notes"]) == ([], ["closed"])

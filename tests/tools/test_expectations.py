@@ -12,8 +12,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from alfred_refs import RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.answers import LabelMode
+from alfred_refs.tools.call import ExpectMode
 from tests.tools.conftest import MODELS, Call
-from tests.tools.models import Dish
+from tests.tools.models import Cuisine, Dish
 
 BY_NAME = {"table": "dishes", "columns": ["name"], "order_by": "name"}
 
@@ -415,3 +416,103 @@ def test_an_item_that_is_named_by_its_ref_is_asked_for(
             assert removed(said)["code"] == "conflicting_edits", said
         for said in ("oats", {"name": "oats"}, {"position": 2}):
             assert removed(said)["count"] == 1, said
+
+
+def test_labels_in_nested_rows_are_held_against_their_rows(call: Call) -> None:
+    """As those in outer rows are; they are asked for, too."""
+
+    def made(**part: Any) -> dict[str, Any]:
+        data = {"name": "Thali", "parts": [{"note": "rice"}, {"cuisine_id": "cuisine_1", **part}]}
+        return call("db_create", table="dishes", data=data)
+
+    assert made(_cuisine_id_label="Thai")["error"]["actual"] == "Indian"
+    assert made()["error"]["labels"] == {"cuisine_1": "Indian"}
+    assert made(_cuisine_id_label="Indian")["count"] == 1
+
+
+@pytest.mark.parametrize("part", ["Ind", "ndian", "I", "", "Indian Indian", "Thai, Indian"])
+def test_a_part_of_a_label_is_another_label(call: Call, part: str) -> None:
+    """In data as in `expect`; letters count in their case, spaces around do not."""
+    data = {"name": "Thali", "cuisine_id": "cuisine_1", "_cuisine_id_label": part}
+    assert call("db_create", table="dishes", data=data)["error"]["code"] == "unexpected_row"
+    named = {"table": "cuisines", "filters": these("=", "cuisine_1"), "data": {"name": "x"}}
+    assert call("db_update", **named, expect=part)["error"]["code"] == "unexpected_row"
+    assert call("db_create", table="dishes", data={**data, "_cuisine_id_label": "indian"})["error"]
+    assert call("db_create", table="dishes", data={**data, "_cuisine_id_label": " Indian"})["rows"]
+
+
+def test_each_label_of_a_ref_is_held_against_its_row(call: Call) -> None:
+    """A second one that contradicts it is refused, wherever it is, and one that is missing."""
+    both = {"cuisine_id": "cuisine_1", "second_cuisine_id": "cuisine_1"}
+    labels = {"_cuisine_id_label": "Indian", "_second_cuisine_id_label": "Thai"}
+    for data in ({**both, **labels}, [{**both, **labels}], {**both, "_cuisine_id_label": "Thai"}):
+        error = call("db_create", table="dishes", data=data)["error"]
+        assert (error["code"], error["actual"]) == ("unexpected_row", "Indian")
+    one = {**both, "_cuisine_id_label": "Indian"}
+    error = call("db_create", table="dishes", data=one)["error"]
+    assert (error["code"], error["fields"]) == ("unconfirmed_ref", ["_second_cuisine_id_label"])
+    twice = {"alike": ["dish_1", "dish_1"], "_alike_labels": ["Curry", "Korma"]}
+    assert call("db_create", table="dishes", data=twice)["error"]["code"] == "unexpected_row"
+    parent = {"parent_id": "dish_1", "_parent_id_label": "Korma"}
+    update = {"table": "dishes", "filters": these("=", "dish_1"), "data": parent}
+    assert call("db_update", **update, expect="Curry")["error"]["code"] == "unexpected_row"
+
+
+def test_values_that_are_expected_of_a_draft_are_compared(session: RefSession, call: Call) -> None:
+    """When it is changed and when it is discarded, with its label or in its place."""
+    assert session.conversation is not None
+    session.conversation.draft(Dish, {"name": "Dal", "servings": 3, "tags": ["hot"]})
+    named = {"table": "dishes", "filters": these("=", "gen_dish_1")}
+    change = {**named, "data": {"servings": 4}}
+    for expect in ({"servings": 4}, {"name": "Dal", "servings": None}, {"tags": ["mild"]}):
+        for tool, asked in (("db_update", change), ("db_delete", named)):
+            error = call(tool, **asked, expect=expect)["error"]
+            assert (error["code"], error["ref"]) == ("unexpected_row", "gen_dish_1"), expect
+    assert call("db_update", **change, expect={"servings": 3})["count"] == 1
+    assert call("db_delete", **named, expect={"servings": 4, "tags": ["hot"]})["count"] == 1
+
+
+@pytest.mark.parametrize("expect", ["required", "optional"])
+def test_a_draft_of_another_entity_is_refused_as_such(
+    session: RefSession, expect: ExpectMode
+) -> None:
+    """Whatever is said of it, in whichever place: to save it would not help."""
+    assert session.conversation is not None
+    session.conversation.draft(Cuisine, {"name": "Greek"})
+    toolset, wrong = Toolset(MODELS, expect=expect), "gen_cuisine_1"
+    change = {"data": {"servings": 1}}
+    edit = {"action": "remove", "path": [1]}
+    for label in (None, "Greek", {"name": "Greek"}):
+        said, beside = {"expect": label}, {"_parent_id_label": label}
+        every: list[tuple[str, dict[str, Any]]] = [
+            ("db_update", {"filters": these("=", wrong), **change, **said}),
+            ("db_delete", {"filters": these("=", wrong), **said}),
+            ("db_edit_list", {"row": wrong, "list": "tags", "edits": [edit], **said}),
+            ("db_create", {"data": {"parent_id": wrong, **beside}}),
+            ("db_create", {"from_draft": wrong, "expect": label if label != {} else None}),
+            ("db_update", {"filters": [{**these("=", wrong)[0], "field": "parent_id"}], **change}),
+            ("db_read", {"filters": [{**these("=", wrong)[0], "field": "parent_id"}]}),
+        ]
+        for tool, asked in every:
+            if tool == "db_create" and "from_draft" in asked and isinstance(label, dict):
+                continue  # labels of drafts are texts
+            error = toolset.call(session, tool, {"table": "dishes", **asked})["error"]
+            assert (error["code"], error["ref"]) == ("wrong_entity", wrong), (tool, asked)
+
+
+def test_no_label_is_asked_for_of_a_draft_that_cannot_be_named(
+    session: RefSession, call: Call
+) -> None:
+    """It is to be saved first; the label would be asked for in vain."""
+    assert session.conversation is not None
+    session.conversation.draft(Dish, {"name": "Dal"})
+    data = {"name": "Thali", "parent_id": "gen_dish_1"}
+    assert call("db_create", table="dishes", data=data)["error"]["code"] == "draft_ref"
+    update = {"table": "dishes", "filters": these("=", "dish_3"), "expect": "Soup"}
+    refused = call("db_update", **update, data={"parent_id": "gen_dish_1"})
+    assert refused["error"]["code"] == "draft_ref"
+    saved = {"from_draft": "gen_dish_1", "expect": "Dal"}
+    together = call("db_create", table="dishes", **saved, also=[{"table": "dishes", "data": data}])
+    assert together["error"]["labels"] == {"gen_dish_1": "Dal"}
+    draft = call("db_create", table="dishes", data=data, draft=True)
+    assert draft["error"]["labels"] == {"gen_dish_1": "Dal"}

@@ -140,3 +140,19 @@ def test_what_is_put_together_wrongly_is_refused_at_once(tables: Engine) -> None
     owned = Ownership({Dish: "device", Part: "dish", Serving: "dish_id"})
     with RefSession(tables, owner=owned.of("ann")) as session, pytest.raises(OwnershipError):
         session.get(Dish, uuid.uuid4())
+
+
+def test_a_star_has_no_columns_that_are_shown_if_named(
+    session: RefSession,
+    dishes: dict[str, uuid.UUID],  # noqa: ARG001
+) -> None:
+    """In `db_query` as in `db_read`: neither by itself, nor of one table, nor of a subquery."""
+    toolset = Toolset(MODELS, sql=True)
+    [table] = [each for each in toolset.tables if each.name == "dishes"]
+    shown = [each.name for each in table.columns.values() if each.shown]
+    assert "photo" not in shown
+    for text in ("select * from dishes", "select d.* from dishes d"):
+        columns = toolset.call(session, "db_query", {"sql": text})["columns"]
+        assert sorted(columns) == sorted(shown)
+    inner = "select s.* from (select * from dishes) s"
+    assert "photo" not in toolset.call(session, "db_query", {"sql": inner})["columns"]

@@ -65,9 +65,11 @@ def test_more_says_that_rows_were_left_out(world: World, session: RefSession) ->
     own = _ask(toolset, session, "select name from products limit 2")
     beyond = _ask(toolset, session, "select name from products limit 5")
     none = _ask(toolset, session, "select name from products", limit=0)
+    many = _ask(toolset, session, "select name from products", limit=100)
 
-    found = [(each["count"], each["more"]) for each in (every, fewer, own, beyond, none)]
-    assert found == [(3, True), (2, True), (2, False), (3, True), (0, True)]
+    found = [(each["count"], each["more"]) for each in (every, fewer, own, beyond, none, many)]
+    assert found == [(3, True), (2, True), (2, False), (3, True), (0, True), (3, True)]
+    assert all(len(each["rows"]) == each["count"] for each in (every, beyond, many))
 
 
 def test_long_texts_and_answers_are_cut(world: World, session: RefSession) -> None:
