@@ -164,7 +164,7 @@ class Caller:
         while found.targets and path < 3 and self._chance.random() < 0.2:
             name = self._chance.choice([*found.targets])
             field, found, path = f"{field}{name}.", found.targets[name], path + 1
-        if found.own is None and self._seldom():
+        if found.own is None and not found.ends and self._seldom():
             return self._row(found, field)
         column = self._chance.choice([*found.columns.values()])
         return self._clause(column, field + column.name)
