@@ -49,7 +49,7 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownRefError
 from alfred_refs.mapping.entities import ClassKeys, Entities
 from alfred_refs.mapping.key_columns import KeyColumn, keys_in, texts_in, with_keys
-from alfred_refs.mapping.keys import EntityKey, Key, parse_draft_ref, token_of
+from alfred_refs.mapping.keys import EntityKey, Key, parse_draft_ref, parse_ref, token_of
 from alfred_refs.mapping.labels import Label
 from alfred_refs.session.attributes import (
     PickledRefs,
@@ -475,6 +475,11 @@ class LabelledClasses(WeakSet[type[Any]]):
 # The boundary
 
 
+def _is_text_key(column: KeyColumn, value: Any) -> bool:
+    """Return whether a value is text in the place of a key that is text, and no ref."""
+    return isinstance(value, str) and column.holds(value) and parse_ref(value) is None
+
+
 class Boundary:
     """Translates the key attributes of one session's instances.
 
@@ -486,6 +491,7 @@ class Boundary:
         conversation: the conversation as the session sees it.
         pending: puts keys in place of refs that come in.
         raw: whether attributes show and accept keys unchanged (`session.raw_keys()`).
+        in_flush: whether attributes show keys, because a flush calls the application's listeners.
         eager: whether keys are minted in the call that fetches or flushes them, and refs that this
             process has not cached wait for the flush, so that no attribute does I/O.
         looks_ahead: whether anything is looked up or minted when instances are fetched or flushed.
@@ -499,12 +505,14 @@ class Boundary:
     def __init__(self, conversation: Conversation, session: Session) -> None:
         self.eager = False
         self.raw = False
+        self.in_flush = False
         self._session = session.hash_key
         self.conversation = SessionConversation(conversation, self, session)
         self._entities = self.conversation.entities
         self._by_alternate = self.looks_ahead = self._entities.may_have_alternate_keys()
         self.renderers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.refs_by_number: dict[RefAttribute, Mapping[int, str]] = {}
+        self._kept = self.renderers, self.refs_by_number  # of before a flush
         self.classes: set[type[Any]] = set()
         self._with_alternates: set[type[Any]] = set()
         self._instances = LoadedInstances()
@@ -521,6 +529,18 @@ class Boundary:
         """Show and accept keys unchanged, or refs again."""
         self.raw = raw
         self.invalidate()
+
+    def begin_flush(self) -> None:
+        """Show keys, which listeners of a flush send on its connection, until `end_flush`."""
+        self._kept = self.renderers, self.refs_by_number
+        self.renderers, self.refs_by_number = {}, {}
+        self.in_flush = True
+
+    def end_flush(self) -> None:
+        """Show refs again; does nothing outside of a flush."""
+        if self.in_flush:
+            self.in_flush = False
+            self.renderers, self.refs_by_number = self._kept
 
     def mint_when_fetched(self, eager: bool) -> None:
         """Mint refs when keys are fetched or flushed, or when attributes are read."""
@@ -648,7 +668,7 @@ class Boundary:
         state = sqla.state_of(instance)
         if column is None and not self.raw and value is not None:
             self._check_readable(attribute)
-        if self.raw or column is None:
+        if self.raw or column is None or (self.in_flush and _is_text_key(column, value)):
             unresolved_names(state).discard(attribute.key)
             return value
         waits = self.eager or (column.alternate is not None and state.session_id != self._session)
@@ -685,7 +705,7 @@ class Boundary:
         column = self._column(attribute)
         if column is None and not self.raw:
             self._check_readable(attribute)
-        if self.raw or column is None:
+        if self.raw or self.in_flush or column is None:
             return value
         state = sqla.state_of(instance)
         is_ref = attribute.key in unresolved_names(state) and is_set(state, attribute.key)
@@ -747,6 +767,7 @@ class Boundary:
     def invalidate(self) -> None:
         """Drop the cached functions and refs of attributes."""
         self.renderers, self.refs_by_number = {}, {}
+        self._kept = {}, {}
 
     # Keys that are minted together
 

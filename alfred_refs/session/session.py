@@ -463,6 +463,7 @@ def _before_attach(session: RefSession, state: State) -> None:
 @event.listens_for(RefSession, "pending_to_persistent", raw=True)
 def _pending_to_persistent(session: RefSession, state: State) -> None:
     if session._translation is not None:
+        session._translation.boundary.end_flush()
         session._translation.boundary.enter(state)
         session._translation.transactions.note_inserted(state)
 
@@ -479,6 +480,7 @@ def _persistent_to_deleted(session: RefSession, state: State) -> None:
     # Outside of a flush SQLAlchemy has not found the row, or a bulk DELETE with
     # synchronize_session matched it. Then the next use of the ref checks whether the row exists.
     if session._translation is not None and sqla.is_flushing(session):
+        session._translation.boundary.end_flush()
         session._translation.boundary.leave(state)
         session._translation.transactions.note_deleted(state)
 
@@ -523,9 +525,13 @@ def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
 
 @event.listens_for(RefSession, "after_flush_postexec")
 def _after_flush_postexec(session: RefSession, *_: object) -> None:
-    if session._translation is not None and session._translation.boundary.looks_ahead:
+    if session._translation is None:
+        return
+    boundary = session._translation.boundary
+    boundary.end_flush()
+    if boundary.looks_ahead:
         session._translation.conversation.alternates.forget()
-        session._translation.boundary.look_ahead()
+        boundary.look_ahead()
 
 
 # Transactions
@@ -533,9 +539,13 @@ def _after_flush_postexec(session: RefSession, *_: object) -> None:
 
 @event.listens_for(RefSession, "after_transaction_create")
 def _after_transaction_create(session: RefSession, transaction: SessionTransaction) -> None:
-    # a flush creates a subtransaction, which has a parent and is not nested
-    if session._translation is not None and (transaction.nested or transaction.parent is None):
+    if session._translation is None:
+        return
+    # a flush creates a subtransaction, which has a parent and is not nested, after `before_flush`
+    if transaction.nested or transaction.parent is None:
         session._translation.transactions.begin()
+    elif sqla.is_flushing(session):
+        session._translation.boundary.begin_flush()
 
 
 @event.listens_for(RefSession, "after_begin")

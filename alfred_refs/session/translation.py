@@ -107,7 +107,7 @@ class Translation:
 
     __slots__ = (
         *("boundary", "conversation", "draft_objects", "draft_saving", "hide"),
-        *("after_fetch", "check_missing", "plans", "redaction", "transactions"),
+        *("after_fetch", "check_missing", "flush_ended", "plans", "redaction", "transactions"),
     )
 
     def __init__(
@@ -127,6 +127,7 @@ class Translation:
         # bound methods, not methods: they run for each chunk of rows and each exception
         self.after_fetch = self.boundary.after_fetch
         self.hide = self.redaction.hide
+        self.flush_ended = self.boundary.end_flush
 
     def watch_identities(self, session: Session) -> None:
         """Watch the identity map of a session, which `expunge_all()` replaces by another one."""

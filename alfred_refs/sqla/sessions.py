@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, cast
 
 from sqlalchemy import Connection, CursorResult
@@ -77,6 +77,10 @@ class SessionTranslation(Protocol):
 
     def hide(self, error: BaseException) -> None:
         """Remove keys from an exception before the program gets it."""
+        ...
+
+    def flush_ended(self) -> None:
+        """Handle the end of a flush, whatever it was."""
         ...
 
     def flush_failed(self, error: Exception) -> None:
@@ -163,7 +167,8 @@ class HookedSession(Session):
     def _flush(self, objects: Sequence[Any] | None = None) -> None:
         with _UNCONFINED if self._confinement is None else self._confinement.confine_flush():
             try:
-                super()._flush(objects)
+                with self._ending_flush():
+                    super()._flush(objects)
             except Exception as error:
                 if self._translation is not None:
                     self._translation.hide(error)
@@ -171,8 +176,18 @@ class HookedSession(Session):
                 raise
 
     def _bulk_save_mappings(self, *args: Any, **options: Any) -> None:
-        with _UNCONFINED if self._confinement is None else self._confinement.confine_flush():
+        confinement = self._confinement
+        confined = _UNCONFINED if confinement is None else confinement.confine_flush()
+        with confined, self._ending_flush():
             super()._bulk_save_mappings(*args, **options)
+
+    @contextmanager
+    def _ending_flush(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if self._translation is not None:
+                self._translation.flush_ended()
 
     def _get_impl(self, entity: Any, primary_key_identity: Any, *args: Any, **options: Any) -> Any:
         if self._translation is None:

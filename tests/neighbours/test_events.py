@@ -7,10 +7,26 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, FrozenResult, event, select
-from sqlalchemy.orm import ORMExecuteState, Query, Session, sessionmaker, with_loader_criteria
+from sqlalchemy import Connection, Engine, ForeignKey, FrozenResult, event, insert, select
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    ORMExecuteState,
+    Query,
+    Session,
+    mapped_column,
+    sessionmaker,
+    with_loader_criteria,
+)
 
-from alfred_refs import AsyncRefSession, Conversation, RefRegistry, RefSession, UnknownRefError
+from alfred_refs import (
+    AsyncRefSession,
+    Conversation,
+    RefPolicy,
+    RefRegistry,
+    RefSession,
+    UnknownRefError,
+)
 from tests.models import MealPlan, Recipe
 
 pytestmark = pytest.mark.tables
@@ -109,9 +125,11 @@ def test_an_attribute_listener_sees_the_key_that_a_ref_names(
     assert [shown[1].parent_recipe_id, new.parent_recipe_id] == ["recipe_1", "recipe_2"]
 
 
-@pytest.mark.usefixtures("shown")
-def test_lifecycle_listeners_read_refs(conversation: Conversation, tables: Engine) -> None:
-    """Whatever the event, an attribute shows the ref, or the text that is not resolved yet."""
+def test_lifecycle_listeners_read_refs(
+    conversation: Conversation, tables: Engine, shown: list[Recipe]
+) -> None:
+    """Whatever the event, but those in a flush: their connection takes keys, so they read them."""
+    keys = [recipe.__dict__["id"] for recipe in shown]
     seen: list[tuple[str, Any]] = []
 
     def noting(name: str) -> Callable[..., None]:
@@ -144,13 +162,106 @@ def test_lifecycle_listeners_read_refs(conversation: Conversation, tables: Engin
 
     assert seen == [
         *((name, "recipe_1") for name in ("before_attach", "after_attach")),
-        *((name, "recipe_1") for name in ("before_insert", "after_insert")),
+        *((name, keys[0]) for name in ("before_insert", "after_insert")),
         ("pending_to_persistent", "recipe_1"),
-        ("before_update", "recipe_2"),
+        ("before_update", keys[1]),
         ("refresh", "recipe_2"),
         ("load", "recipe_2"),
         ("loaded_as_persistent", "recipe_2"),
     ]
+
+
+@pytest.mark.usefixtures("shown")
+@pytest.mark.parametrize("of_session", [False, True])
+def test_a_listener_writes_keys_on_the_connection_of_a_flush(
+    session: RefSession, tables: Engine, of_session: bool
+) -> None:
+    """As in SQLAlchemy's manual: an audit row by the connection, or by a session bound to it."""
+
+    def audit(_: object, connection: Connection, plan: MealPlan) -> None:
+        values = {"name": str(plan.recipe_id), "parent_recipe_id": plan.recipe_id}
+        connection.execute(insert(Recipe), values)
+
+    def audit_all(flushed: Session, _: object) -> None:
+        with Session(bind=flushed.connection(), join_transaction_mode="rollback_only") as plain:
+            for plan in flushed.new:
+                parent = plan.recipe_id
+                plain.add(Recipe(name=str(parent), parent_recipe_id=parent))
+            plain.commit()
+
+    target: Any = session if of_session else MealPlan
+    name = "after_flush" if of_session else "after_insert"
+    recipe = session.scalars(select(Recipe).where(Recipe.name == "A")).one()
+    plan = MealPlan(recipe_id=recipe.id)
+    session.add(plan)
+    with listening(target, name, audit_all if of_session else audit):
+        session.commit()
+
+    assert plan.recipe_id == recipe.id == "recipe_1"
+    key = recipe.__dict__["id"]
+    with Session(tables) as plain:
+        audited = plain.scalars(select(Recipe).where(Recipe.parent_recipe_id == key)).one()
+        assert audited.name == str(key)
+
+
+@pytest.mark.parametrize("name", ["before_insert", "after_flush"])
+def test_refs_are_shown_again_after_a_flush_that_failed(
+    session: RefSession, shown: list[Recipe], name: str
+) -> None:
+    """In the session that goes on, and while the error is on its way."""
+
+    def fail(*_: object) -> None:
+        seen.append(shown[0].id)
+        raise RuntimeError
+
+    seen: list[Any] = []
+    key = shown[0].__dict__["id"]
+    session.add(MealPlan(recipe_id="recipe_1"))
+    with (
+        listening(session if name == "after_flush" else MealPlan, name, fail),
+        pytest.raises(RuntimeError),
+    ):
+        session.flush()
+    session.rollback()
+
+    assert seen == [key]
+    assert [recipe.id for recipe in shown] == [f"recipe_{n}" for n in range(1, 6)]
+
+
+def test_a_listener_sets_a_key_that_is_text(tables: Engine) -> None:
+    """What it reads of one row and sets on another is the key, though it could be a ref."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Product(Base):
+        __tablename__ = "products"
+
+        sku: Mapped[str] = mapped_column(primary_key=True)
+
+    class Entry(Base):
+        __tablename__ = "entries"
+
+        number: Mapped[int] = mapped_column(primary_key=True)
+        product: Mapped[str | None] = mapped_column(ForeignKey("products.sku"))
+        spare: Mapped[str | None] = mapped_column(ForeignKey("products.sku"))
+
+    def follow(_: object, __: object, entry: Entry) -> None:
+        entry.product = entry.spare
+
+    Base.metadata.create_all(tables)
+    registry = RefRegistry(tables, policy=RefPolicy(key_types=("string",)))
+    with Session(tables) as plain:
+        plain.add(Product(sku="SKU-1"))
+        plain.commit()
+    with RefSession(tables, conversation=registry.conversation("c")) as session:
+        entry = Entry(spare=session.scalars(select(Product)).one().sku)
+        session.add(entry)
+        with listening(Entry, "before_insert", follow):
+            session.commit()
+
+        assert (entry.product, entry.__dict__["product"]) == ("product_1", "SKU-1")
+    Base.metadata.drop_all(tables)
 
 
 @pytest.mark.usefixtures("shown")

@@ -31,6 +31,9 @@ class Taking:
         """Note an exception, by its class's name."""
         self.seen.append(type(error).__name__)
 
+    def flush_ended(self) -> None:
+        """Do nothing."""
+
     def flush_failed(self, error: Exception) -> None:
         """Know nothing better."""
 
