@@ -199,11 +199,37 @@ class Outcome:
         modified: by item, the fields that change or the value that replaces the item.
         removed: the items that are in no list now.
         lists: the items whose lists changed.
+        placed: the items that are new in their list, or at another place.
+        beside: the items that were next to one that has left its list.
     """
 
     modified: Mapping[Item, Any]
     removed: Sequence[Item]
     lists: Sequence[Item]
+    placed: Sequence[Item] = ()
+    beside: Sequence[Item] = ()
+
+    def shown_paths(self, root: Item) -> set[tuple[int, ...]]:
+        """Return the positions of changed items and their neighbours, and of what they are in.
+
+        Args:
+            root: the owner of the outermost list, as it is after the edits.
+        """
+        changed, beside = {*self.modified, *self.placed}, {*self.beside}
+        shown = set[tuple[int, ...]]()
+
+        def collect(parent: Item, path: tuple[int, ...]) -> bool:
+            items = parent.items or []
+            is_changed = [False, *(item in changed for item in items), False]
+            before = len(shown)
+            for n, item in enumerate(items, start=1):
+                is_inside = collect(item, (*path, n))
+                if is_inside or item in beside or any(is_changed[n - 1 : n + 2]):
+                    shown.add((*path, n))
+            return len(shown) > before
+
+        collect(root, ())
+        return shown
 
 
 # Execution
@@ -257,11 +283,15 @@ def _apply(resolved: Sequence[_ResolvedEdit]) -> Outcome:
         if each.destination is not None:
             arriving.setdefault(each.destination, []).append((each.target, item))
     lists = list(dict.fromkeys([*leaving, *arriving]))
+    beside: list[Item] = []
     for parent in lists:
-        left = leaving.get(parent, set())
-        rest = [item for item in parent.items or () if item not in left]
+        left, items = leaving.get(parent, set()), [*(parent.items or ())]
+        for n, item in enumerate(items):
+            beside += [*items[max(n - 1, 0) : n], *items[n + 1 : n + 2]] if item in left else []
+        rest = [item for item in items if item not in left]
         parent.items = _insert(rest, arriving.get(parent, []))
-    return Outcome(modified, removed, lists)
+    placed = [item for places in arriving.values() for *_, item in places]
+    return Outcome(modified, removed, lists, placed, beside)
 
 
 def _insert(rest: Sequence[Item], arriving: Sequence[tuple[int, Item]]) -> list[Item]:

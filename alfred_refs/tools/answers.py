@@ -26,7 +26,7 @@ them in the complete answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -81,22 +81,54 @@ from alfred_refs.tools.serialization import (
 )
 from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, ToolTables, path_of
 
+Paths = Collection[tuple[int, ...]]
+"""Positions of items, each after those of the items around it."""
 
-def number_items(value: Any, names: Sequence[str], column: ToolColumn | None) -> Any:
+
+def number_items(
+    value: Any,
+    names: Sequence[str],
+    column: ToolColumn | None,
+    paths: Paths | None = None,
+    around: tuple[int, ...] = (),
+) -> Any:
     """Return a document with its lists as objects, with the positions of the items as names.
 
     `{"days": ["a", "b"]}` becomes `{"days": {"1": "a", "2": "b"}}` for the names `["days"]`,
     because models count list items badly. A list directly inside of another stays a list: written
     back, an object would be stored.
+
+    Args:
+        value: the document.
+        names: of lists inside of each other.
+        column: of the document.
+        paths: of the items to keep; an item without such items inside is kept as a whole. `None`
+            keeps all.
+        around: the path of the item that the document is.
     """
     if isinstance(value, list):
-        return {
-            str(n): each if isinstance(each, list) else number_items(each, names, column)
-            for n, each in enumerate(value, start=1)
-        }
+        numbered: dict[str, Any] = {}
+        for n, each in enumerate(value, start=1):
+            path = (*around, n)
+            if paths is None or path in paths:
+                inside = paths_inside(paths, path)
+                numbered[str(n)] = (
+                    each
+                    if isinstance(each, list)
+                    else number_items(each, names, column, inside, path)
+                )
+        return numbered
     if names and isinstance(value, dict) and names[0] in value:
-        return {**value, names[0]: number_items(value[names[0]], names[1:], column)}
+        inner = number_items(value[names[0]], names[1:], column, paths, around)
+        return {**value, names[0]: inner}
     return value if column is None else column.quoted(value)
+
+
+def paths_inside(paths: Paths | None, around: tuple[int, ...]) -> Paths | None:
+    """Return the paths to keep of a list inside of an item; `None` to keep it all."""
+    if paths is None or not around or any(each[:-1] == around for each in paths):
+        return paths
+    return None
 
 
 T = TypeVar("T")

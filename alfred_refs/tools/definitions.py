@@ -245,7 +245,7 @@ _PURPOSES: Mapping[str, str] = {
     "or none.",
     "db_edit_list": "Edit a list of one row by position: all edits or none. Every position of an "
     "item is the one before the call, whatever other edits do: to drop items 3 and 5, remove [3] "
-    "and remove [5].",
+    "and remove [5]. Answers with the items that changed and those next to them.",
 }
 
 # tool -> what its description adds on drafts

@@ -866,6 +866,7 @@ class DraftLists:
         if arguments.token is not None and arguments.token != self._token(draft):
             raise DriftError(arguments.name, None)
         outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
+        paths = outcome.shown_paths(root) if edits else None
         if edits:
             check_draft_permissions(self._call, table, [draft], "update")
             content = write_item(root, outcome.modified)
@@ -885,7 +886,7 @@ class DraftLists:
             "table": arguments.table,
             "row": arguments.row,
             "list": arguments.name,
-            "items": number_items(shown.get(name), self._names[1:], self._list.column),
+            "items": number_items(shown.get(name), self._names[1:], self._list.column, paths),
             "count": len(root.items or ()),
             **({"preview": True} if arguments.preview else {}),
             "token": self._token(kept),

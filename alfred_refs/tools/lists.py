@@ -54,7 +54,16 @@ from alfred_refs.positions.edits import (
     read_item,
 )
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, value_refusal
-from alfred_refs.tools.answers import Rendering, Shape, ShownRow, cut_depth, number_items, size_of
+from alfred_refs.tools.answers import (
+    Paths,
+    Rendering,
+    Shape,
+    ShownRow,
+    cut_depth,
+    number_items,
+    paths_inside,
+    size_of,
+)
 from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import (
@@ -192,6 +201,7 @@ class ListAnswers:
         self._call = call
         self._list = listed
         self._room = call.room()
+        self._paths: Paths | None = None
         self._rendering: Rendering = call.rendering([], Shape(listed.tables[0], []))
         self._changed: list[ShownRow] = []  # by edits that are only previewed
         self._shapes = [
@@ -206,13 +216,23 @@ class ListAnswers:
         snapshot: Snapshot,
         modified: Mapping[Item, Any],
         notes: Sequence[str],
+        paths: Paths | None,
     ) -> dict[str, Any]:
-        """Return the answer: the list, its length, and its token."""
+        """Return the answer: items, the length of the list, and its token.
+
+        Args:
+            arguments: of the call.
+            snapshot: the list.
+            modified: new values of items that are not in the database.
+            notes: of hooks.
+            paths: of the items to show; `None` shows all.
+        """
         root, level = snapshot.root, self._list.levels[0]
+        self._paths = paths
         if isinstance(level, DocumentLevel):
-            items: Any = self._document(root, level, modified, arguments.row)
+            items: Any = self._document(root, level, modified, arguments.row, ())
         else:
-            items = self._rows(root, 0, modified, arguments.name)
+            items = self._rows(root, 0, modified, arguments.name, ())
         answer = {
             "table": arguments.table,
             "row": arguments.row,
@@ -226,11 +246,19 @@ class ListAnswers:
         return self._call.finish_answer(answer, notes, self._rendering)
 
     def _rows(
-        self, parent: Item, depth: int, modified: Mapping[Item, Any], path: str
+        self,
+        parent: Item,
+        depth: int,
+        modified: Mapping[Item, Any],
+        path: str,
+        around: tuple[int, ...],
     ) -> dict[str, Any]:
         items, shown = parent.items or [], dict[str, Any]()
+        paths = paths_inside(self._paths, around)
         for number, item in enumerate(items, start=1):
-            if number > self._call.setting.limits.rows or self._room.characters < 0:
+            if paths is not None and (*around, number) not in paths:
+                continue
+            if len(shown) >= self._call.setting.limits.rows or self._room.characters < 0:
                 self._rendering.cut.append(f"{path}: items from {number} to {len(items)}")
                 break
             row = self._row(item, depth, modified)
@@ -238,10 +266,14 @@ class ListAnswers:
             inside = self._list.levels[depth + 1 : depth + 2]
             for level in inside if item.items is not None else ():
                 if isinstance(level, DocumentLevel):
-                    row[level.column] = self._document(item, level, modified, f"{path}[{number}]")
+                    row[level.column] = self._document(
+                        item, level, modified, f"{path}[{number}]", (*around, number)
+                    )
                 else:
                     where = f"{path}[{number}].{level.name}"
-                    row[level.name] = self._rows(item, depth + 1, modified, where)
+                    row[level.name] = self._rows(
+                        item, depth + 1, modified, where, (*around, number)
+                    )
             shown[str(number)] = row
         return shown
 
@@ -262,13 +294,19 @@ class ListAnswers:
         return row  # this very dict, because labels are added to it later
 
     def _document(
-        self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
+        self,
+        item: Item,
+        level: DocumentLevel,
+        modified: Mapping[Item, Any],
+        path: str,
+        around: tuple[int, ...],
     ) -> Any:
         column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
         whole = cut_depth(column_value(item, level, modified), path, cut)
         shown = self._rendering.fit_value(column.show(whole), column, path)
         self._room.characters -= size_of(shown)
-        return number_items(shown, level.names, column)
+        paths = paths_inside(self._paths, around)
+        return number_items(shown, level.names, column, paths, around)
 
 
 def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
@@ -308,20 +346,21 @@ class ListEditor:
         outcome = execute(
             snapshot.root, edits, self._list.name, ItemRules(self._call, self._list, snapshot)
         )
+        paths = outcome.shown_paths(snapshot.root) if edits else None
         shown = ListAnswers(self._call, self._list)
         plan = plan_of(snapshot, outcome)
         for each in plan.changed:
             each.values = restored_values(each.row, each.values)
         self._check(plan)
         if arguments.preview:
-            return shown.answer(arguments, snapshot, outcome.modified, [])
+            return shown.answer(arguments, snapshot, outcome.modified, [], paths)
         others = self._prepare(plan)
         with refusing_values(self._list.tables[-1].name):
             write(self._call.session, plan)
         for made, new_rows in self._added:
             made += [new.row for new in new_rows]
         now = self._snapshot(row, lock=False)
-        return shown.answer(arguments, now, {}, self._changes.finish_hooks()) | others
+        return shown.answer(arguments, now, {}, self._changes.finish_hooks(), paths) | others
 
     def _row(self) -> Any:
         """Return the row that has the list.

@@ -49,6 +49,9 @@ def call(toolset: Toolset, session: RefSession) -> Call:
             taken = Repair().arguments(
                 arguments, argument_type_of(TOOLS[tool].model_json_schema())
             )
+            for edit in taken.get("edits", ()):  # what an edit does not take may be null
+                for name in [n for n, each in edit.items() if each is None]:
+                    del edit[name]
             Draft202012Validator(schemas[tool]).validate(taken)
         return answer
 
