@@ -119,12 +119,11 @@ def unknown_column(
 def linked_elsewhere(table: str, name: str, links: str) -> ToolError:
     """Report that a many-to-many relationship of existing rows is written in another table."""
     return ToolError(
-        "unknown_column",
+        "linked_elsewhere",
         f"{name!r} of table {table!r} is not written here; to add to it or remove from it, create "
         f"and delete rows of {links!r}",
         table=table,
         column=name,
-        columns=[],
         links=links,
     )
 

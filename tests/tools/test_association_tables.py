@@ -263,7 +263,7 @@ def test_refusals_lead_to_what_is_done(session: RefSession, toolset: Toolset) ->
     """A relationship is not written by an update, nor counted by its path; its table is."""
     update = {"table": "tasks", "filters": named(id="task_1"), "data": {"labels": ["label_1"]}}
     error = toolset.call(session, "db_update", update)["error"]
-    assert (error["code"], error["links"]) == ("unknown_column", "task_labels")
+    assert (error["code"], error["links"]) == ("linked_elsewhere", "task_labels")
     read = {"table": "tasks", "columns": ["labels.name", "count(*)"]}
     message = toolset.call(session, "db_read", read)["error"]["message"]
     assert "count in table 'task_labels'" in message
