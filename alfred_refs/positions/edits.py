@@ -215,7 +215,8 @@ class Outcome:
         Args:
             root: the owner of the outermost list, as it is after the edits.
         """
-        changed, beside = {*self.modified, *self.placed}, {*self.beside}
+        # an item whose list is empty now is shown, though nothing inside is
+        changed, beside = {*self.modified, *self.placed}, {*self.beside, *self.lists}
         shown = set[tuple[int, ...]]()
 
         def collect(parent: Item, path: tuple[int, ...]) -> bool:

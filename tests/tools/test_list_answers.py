@@ -80,6 +80,11 @@ def test_a_list_inside_of_an_item_is_shown_with_what_it_is_in(
     ].items()
     assert (number, item["days"]) == ("2", {"4": "d", "5": "E", "6": "f"})
 
+    edits = [at("remove", 3, 1)]
+    assert call("db_edit_list", **LIST, list="extra.days", edits=edits)["items"] == {
+        "3": {"days": {}}
+    }
+
     conversation.draft(Dish, {"name": "Dal", "tags": NOTES, "parts": [{"note": n} for n in NOTES]})
     draft = {"table": "dishes", "row": "gen_dish_1"}
     removed = call("db_edit_list", **draft, list="tags", edits=[at("remove", 5)])
