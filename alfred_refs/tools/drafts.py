@@ -768,7 +768,7 @@ class DraftWriter:
         most = self._call.setting.max_written
         if len(matching) > most:
             raise too_many_rows(tool, most)
-        reach, expect = split_reach(arguments, table)
+        reach, expect = split_reach(arguments, table, self._call.setting.expect)
         for record in matching:
             for column, expected, actual in self._differences(record, expect):
                 raise unexpected_row(record.name, column, actual, expected)

@@ -57,7 +57,7 @@ from alfred_refs.tools.arguments import (
     DbUpdate,
     NewRows,
 )
-from alfred_refs.tools.call import Call
+from alfred_refs.tools.call import Call, ExpectMode
 from alfred_refs.tools.errors import (
     ToolError,
     ambiguous_label,
@@ -122,16 +122,20 @@ class Reach:
             raise unexpected_count(self.table.name, actual, self.count)
 
 
-def split_reach(write: DbUpdate | DbDelete, table: ToolTable) -> tuple[Reach, Expected]:
+def split_reach(
+    write: DbUpdate | DbDelete, table: ToolTable, mode: ExpectMode = "required"
+) -> tuple[Reach, Expected]:
     """Split `expect` of a write into the number of rows, and what is expected of each row.
 
-    In a write that names rows, a column called `count` is meant.
+    In a write that names rows, a column called `count` is meant. A write that names none must
+    state the number if `mode` is `"required"`.
 
     Raises:
         ToolError: it is not a number of rows.
     """
-    expect, is_required = write.expect, not names_rows(write.filters, table)
-    is_count = isinstance(expect, Mapping) and (is_required or COUNT not in table.columns)
+    expect, by_criteria = write.expect, not names_rows(write.filters, table)
+    is_required = by_criteria and mode == "required"
+    is_count = isinstance(expect, Mapping) and (by_criteria or COUNT not in table.columns)
     if not (is_count and isinstance(expect, Mapping) and COUNT in expect):
         return Reach(table, None, is_required), expect
     count = expect[COUNT]

@@ -329,7 +329,7 @@ class Writer:
             the rows, and a function that checks their number: whether they may be changed comes
             first.
         """
-        reach, expect = split_reach(arguments, table)
+        reach, expect = split_reach(arguments, table, self._setting.expect)
         expected = expected_names(table, expect)
         types = self._exact_types(table, expected)
         exact = [getattr(table.model, name) for name in types]
