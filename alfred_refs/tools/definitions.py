@@ -608,7 +608,8 @@ else:
             ...     found = session.get_one(Recipe, recipe)
             ...     found.servings *= 2
             ...     return found
-            >>> toolset.call(session, "double", {"recipe": "recipe_1"})["rows"]
+            >>> asked = {"recipe": "recipe_1", "_recipe_label": "Soup"}
+            >>> toolset.call(session, "double", asked)["rows"]
             [{'id': 'recipe_1', 'name': 'Soup', 'servings': 4}]
         """
 

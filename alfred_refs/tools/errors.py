@@ -23,8 +23,7 @@ values of rows that the model cannot see.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from alfred_refs.errors import DriftError, PositionError, RefError
@@ -523,21 +522,6 @@ def check_failed(
 def invalid_content(fact: str, remedy: str) -> ToolError:
     """Report that a draft cannot have such content, or that new rows cannot be saved so."""
     return ToolError("invalid_content", f"{fact}; {remedy}")
-
-
-@contextmanager
-def refusing_values(table: str) -> Iterator[None]:
-    """Raise as a `ToolError` what the application raises when attributes of rows are set.
-
-    `@validates`, constructors and setters raise `ValueError`, which pydantic's errors are too, or
-    fail an `assert`. Their message is the application's, and shown.
-    """
-    try:
-        yield
-    except (ValueError, AssertionError) as error:
-        fact = f"a row of {table!r} cannot have these values"
-        message = f"{fact}: {error}" if str(error) else fact
-        raise ToolError("invalid_value", message, table=table) from None
 
 
 def no_semantic_search(table: str) -> ToolError:

@@ -26,7 +26,8 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import inspect
@@ -108,6 +109,21 @@ _UNFIT: Mapping[str, Any] = {"sqlstate": "22023"}
 _QUERY_CANCELED = "57014"
 _DATA_EXCEPTION = "22000"
 _RAISE_EXCEPTION = "P0001"  # by a trigger: its message is not for models
+
+
+@contextmanager
+def refusing_values(table: str) -> Iterator[None]:
+    """Raise as a `ToolError` what the application raises when attributes of rows are set.
+
+    `@validates`, constructors and setters raise `ValueError`, which pydantic's errors are too, or
+    fail an `assert`. Their message is the application's, and shown.
+    """
+    try:
+        yield
+    except (ValueError, AssertionError) as error:
+        fact = f"a row of {table!r} cannot have these values"
+        message = f"{fact}: {error}" if str(error) else fact
+        raise ToolError("invalid_value", message, table=table) from None
 
 
 def fault_of(

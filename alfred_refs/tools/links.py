@@ -10,6 +10,9 @@ The class of the table (`sqla.association_class`) is the toolset's own, so the u
 its rows like any others. This module does the rest of what a change of the relationship is: the
 owner may change a row at one end, its hooks are called, and lists that are loaded are expired.
 
+>>> [table.name for table in toolset.tables if table.ends]  # here none has such a relationship
+[]
+
 Limits: a link is created or deleted, not updated. Links are not drafts, and have no hooks of their
 own.
 """

@@ -79,10 +79,9 @@ from alfred_refs.tools.errors import (
     fixed_item,
     foreign_row,
     hidden_items,
-    refusing_values,
     unordered_list,
 )
-from alfred_refs.tools.faults import check_existence
+from alfred_refs.tools.faults import check_existence, refusing_values
 from alfred_refs.tools.payload import check_complete, new_records, refs_of_records, update_record
 from alfred_refs.tools.preconditions import differences, item_mismatch
 from alfred_refs.tools.serialization import as_shown

@@ -13,6 +13,7 @@ subclass; and a filter by a path tests them. `Visibility` asks their hooks there
   label is what the hook leaves of it (`mask_refs`): a label that a function makes is shown only if
   the hook leaves the row as it is. A hook whose `totals` is true hides nothing and is not asked.
 
+>>> from alfred_refs.tools import Toolset
 >>> class Public(Hooks):
 ...     def before_read(self, read: Reading):
 ...         read.conditions.append(Line.text.not_ilike("%onion%"))

@@ -69,11 +69,10 @@ from alfred_refs.tools.errors import (
     circular_reference,
     foreign_row,
     invalid_arguments,
-    refusing_values,
     too_many_rows,
 )
 from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
-from alfred_refs.tools.faults import check_existence
+from alfred_refs.tools.faults import check_existence, refusing_values
 from alfred_refs.tools.filters import Condition, Keys, refs_in, row_refs
 from alfred_refs.tools.links import LinkWriter
 from alfred_refs.tools.payload import (
