@@ -180,7 +180,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 
 MASKED = {
     *("rows", "by ref", "subclass", "list", "one", "label", "preview", "edit"),
-    *("update", "update of a list's row", "create", "prompt", "function", "unexpected label"),
+    *("update", "update of a list's row", "create", "prompt", "function"),
 }
 
 
