@@ -253,7 +253,7 @@ def _name_of(model: Model, attribute: str | QueryableAttribute[Any]) -> str:
     if not isinstance(name, str):
         raise OwnershipError(
             f"{model!r} is owned by {attribute!r}, which is no attribute",
-            "give its name, or the attribute: {Recipe: Recipe.user_id}",
+            "give its name, or the attribute of the class",
         )
     return name
 

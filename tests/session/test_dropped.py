@@ -141,7 +141,7 @@ def _tools(session: RefSession, models: Models) -> None:
     for verb, asked in {
         "db_create": {"table": "crates", "data": {"name": "a"}},
         "db_read": {"table": "items", "filters": []},
-        "db_delete": {"table": "crates", "filters": [by_name]},
+        "db_delete": {"table": "crates", "filters": [by_name], "expect": {"count": 1}},
     }.items():
         answer = toolset.call(session, verb, asked)
         assert "error" not in answer, answer

@@ -16,7 +16,6 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import REAL
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import AsyncRefSession, Conversation, RefSession
@@ -106,21 +105,16 @@ def test_pages_go_beyond_every_value(
 @pytest.mark.parametrize("name", ["day", "at", "at_in"])
 async def test_pages_go_beyond_infinity(
     readings: Engine,
-    async_engine: AsyncEngine,
     aio: AsyncRefSession,
     chat: Conversation,
     name: str,
 ) -> None:
-    """Where the driver has it, it is the last day; where it has not, the model is told."""
+    """Whether the driver has it or not."""
     statement, _ = filled(readings, name, ENDS)
     toolset = Toolset([Reading])
     refs, cursor, more = list[str](), None, True
     while more and len(refs) <= 2 * len(ENDS):
         answer = await toolset.call_async(aio, "db_read", asked(name, "asc", cursor))
-        if async_engine.driver == "psycopg":
-            assert answer["error"]["code"] == "invalid_value"
-            assert "leave its column or the row out" in answer["error"]["message"]
-            return
         refs += [row["id"] for row in answer["rows"]]
         cursor, more = answer.get("cursor"), answer["more"]
     keys = await aio.run_sync(lambda _: chat.resolve_all(refs))

@@ -7,7 +7,7 @@ import enum
 import itertools
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, get_args
 
@@ -218,6 +218,15 @@ def asked() -> list[Any]:
 ASKED = asked()
 
 
+def sample(name: str, answered: Collection[str], operators: Sequence[str]) -> Iterator[Any]:
+    """Yield a third of the filters, then those of operators that are not answered yet.
+
+    Of three types that follow each other, each has another third. `answered` grows meanwhile.
+    """
+    yield from ASKED[[*TYPES].index(name) % 3 :: 3]
+    yield from (each for each in ASKED if each["op"] in operators and each["op"] not in answered)
+
+
 def mapped(type_: TypeEngine[Any]) -> type[Any]:
     """Return a class with one column of a type."""
 
@@ -268,16 +277,15 @@ async def test_a_filter_is_answered_or_refused(
 ) -> None:
     """Whatever the type, the operator and the value: no driver's error comes out of a call."""
     toolset = Toolset([thing])
+    operators = toolset.tables.by_name("things").column("value").values.operators
     found = dict[str, int]()
-    for each in ASKED:
+    for each in sample(name, found, operators):
         answer = await toolset.call_async(aio, "db_read", {"table": "things", "filters": [each]})
         json.dumps(answer, allow_nan=False)
         if "error" not in answer:
             found[each["op"]] = max(found.get(each["op"], 0), answer["count"])
 
-    assert sorted(found) == sorted(
-        toolset.tables.by_name("things").column("value").values.operators
-    )
+    assert sorted(found) == sorted(operators)
     assert found["is_null"] == (2 if TYPES[name][1] is None else 1)
 
 
@@ -286,7 +294,7 @@ async def test_a_filter_is_answered_or_refused(
 @pytest.mark.filterwarnings("ignore:Type object:DeprecationWarning")
 @pytest.mark.parametrize("name", TYPES)
 def test_drafts_and_rows_are_put_in_order_or_refused(
-    session: RefSession, conversation: Conversation, thing: type[Any]
+    session: RefSession, conversation: Conversation, thing: type[Any], name: str
 ) -> None:
     """Whatever the type, and what a draft has of it; a filter on drafts is decided or refused."""
     toolset = Toolset([thing])
@@ -304,8 +312,8 @@ def test_drafts_and_rows_are_put_in_order_or_refused(
             session, "db_read", {**asked, "order_by": "value", "order_dir": direction}
         )
         assert ("error" not in answer) is column.values.ordered
-    decided = set()
-    for each in ASKED:
+    decided = set[str]()
+    for each in sample(name, decided, column.values.operators):
         answer = toolset.call(session, "db_read", {**asked, "filters": [named, each]})
         decided |= {each["op"]} if "error" not in answer else set()
     assert decided == {*column.values.operators}

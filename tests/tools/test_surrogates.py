@@ -29,7 +29,7 @@ class Base(DeclarativeBase):
 class Post(Base):
     """Has a document of type `json`."""
 
-    __tablename__ = "posts"
+    __tablename__ = "surrogate_posts"
     __ref_label__ = "title"
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -84,12 +84,12 @@ def answer_of(desk: BoundToolset, tool: str, arguments: Any) -> Any:
     return answer.value
 
 
-ASKED = {"table": "posts", "filters": [{"field": "id", "op": "=", "value": "post_1"}]}
+ASKED = {"table": "surrogate_posts", "filters": [{"field": "id", "op": "=", "value": "post_1"}]}
 
 
 def test_documents_are_shown_with_escapes(desk: BoundToolset) -> None:
     """In texts, short or long, and in names; prompts and previews of lists too."""
-    assert answer_of(desk, "db_read", {"table": "posts"})["rows"][0]["document"] == SHOWN
+    assert answer_of(desk, "db_read", {"table": "surrogate_posts"})["rows"][0]["document"] == SHOWN
 
     prompt = Context(desk.conversation("chat-7", None)).render("act")
     assert "\\\\ud800" in prompt
@@ -100,7 +100,7 @@ def test_what_was_shown_is_kept_where_it_is_written_back(
     desk: BoundToolset, posts: Engine
 ) -> None:
     """The half of the pair stays, as `expect` says; what was not there is a text."""
-    answer_of(desk, "db_read", {"table": "posts"})
+    answer_of(desk, "db_read", {"table": "surrogate_posts"})
     document = {"half": SHOWN["half"], "new": "\\ud801"}
     changed = {**ASKED, "data": {"document": document}, "expect": {"document": SHOWN}}
     answer = answer_of(desk, "db_update", changed)
@@ -108,7 +108,7 @@ def test_what_was_shown_is_kept_where_it_is_written_back(
     assert answer["rows"][0]["document"] == document
     assert (answer["rows"][0]["extra"], answer["notes"]) == ("\\ud800", ["written \\ud800"])
     with Session(posts) as plain:
-        stored = plain.scalar(text("select document::text from posts"))
+        stored = plain.scalar(text("select document::text from surrogate_posts"))
     assert json.loads(stored or "") == {"half": STORED["half"], "new": "\\ud801"}
 
 
@@ -121,10 +121,10 @@ def test_tools_of_the_application_are_escaped_too(desk: BoundToolset) -> None:
     ("tool", "arguments"),
     [
         ("db_read", {"table": LONE}),
-        ("db_read", {"table": "posts", LONE: 1}),
+        ("db_read", {"table": "surrogate_posts", LONE: 1}),
         ("db_read", {**ASKED, "filters": [{"field": "title", "op": "=", "value": LONE}]}),
-        ("db_create", {"table": "posts", "data": {"title": LONE, "document": {}}}),
-        ("db_create", '{"table": "posts", "data": {"title": "\\ud800"}, "draft": true}'),
+        ("db_create", {"table": "surrogate_posts", "data": {"title": LONE, "document": {}}}),
+        ("db_create", '{"table": "surrogate_posts", "data": {"title": "\\ud800"}, "draft": true}'),
         ("db_update", {**ASKED, "data": {"document": {"x": [LONE]}}, "expect": "One"}),
         ("db_update", {**ASKED, "data": {"title": "x"}, "expect": LONE}),
         ("db_query", {"sql": f"select '{LONE}' as x"}),

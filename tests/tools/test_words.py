@@ -40,7 +40,12 @@ from alfred_refs.errors import CircularDraftsError, ForeignRowError, StaleDraftE
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.definitions import Form
-from alfred_refs.tools.errors import circular_reference, fixed_item
+from alfred_refs.tools.errors import (
+    circular_reference,
+    fixed_item,
+    hidden_items,
+    linked_elsewhere,
+)
 
 Named = dict[str, Any]
 Told = list[Named]
@@ -148,6 +153,8 @@ class Raises(Hooks):
             "deep": RecursionError(),
             "fixed": fixed_item("lines"),
             "rows": circular_reference("orders"),
+            "hidden": hidden_items("lines"),
+            "linked": linked_elsewhere("orders", "tags", "order_tags"),
         }
         if read.semantic in errors:
             raise errors[read.semantic]
@@ -162,6 +169,7 @@ MODELS = {"orders": Order, "customers": Customer, "lines": Line, "shelves": Shel
 
 UPDATE: Named = {"table": "orders", "data": {"count": 1}}
 EDIT: Named = {"table": "orders", "row": "order_1", "list": "lines"}
+TITLED: Named = {"field": "title", "op": "=", "value": "First"}
 BY_NAME: Named = {"field": "name", "op": "=", "value": "Ann"}
 JUNK = [True, 1.5, "x", "", "2026-13-45", [], ["x"], {}, {"a": [1]}, 10**30, None]
 
@@ -184,6 +192,7 @@ def edits(*given: Named, **more: Any) -> Named:
 # what needs no draft
 CALLS: list[tuple[str, Named]] = [
     ("db_count", {}),
+    ("db_update", {**UPDATE, "filters": [TITLED], "expect": {"count": 9}}),
     ("db_read", {"table": "invoices"}),
     ("db_read", {"tabel": "orders"}),
     ("db_read", {"table": "shelves", "filters": [{"field": "_ref", "op": "=", "value": ["x"]}]}),
@@ -205,6 +214,8 @@ CALLS: list[tuple[str, Named]] = [
     ("db_read", semantic("slow")),
     ("db_read", semantic("fixed")),
     ("db_read", semantic("rows")),
+    ("db_read", semantic("hidden")),
+    ("db_read", semantic("linked")),
     ("db_read", named("order_9")),
     ("db_read", named("customer_1")),
     ("db_read", named("line_1", "first order")),
@@ -268,6 +279,11 @@ ASKED: list[tuple[str, Named]] = [
     ("db_read", {"table": "orders", "columns": ["title"]}),
     ("db_update", {**named("order_1"), "data": {"count": 1}}),
     ("db_update", {**named("order_1"), "data": {"count": 1}, "expect": "First"}),
+    ("db_update", {**UPDATE, "filters": [{"field": "title", "op": "=", "value": "First"}]}),
+    (
+        "db_update",
+        {**UPDATE, "filters": [{"field": "title", "op": "is_null"}], "expect": {"count": 9}},
+    ),
 ]
 
 
