@@ -47,6 +47,7 @@ def test_conversations_of_all_owners_are_listed(engine: Engine) -> None:
     }
 
 
+@pytest.mark.slow
 def test_an_age_selects_by_last_use(engine: Engine) -> None:
     """Not by when the conversation began."""
     found = document(engine, "list", "--older-than", "14w")["conversations"]

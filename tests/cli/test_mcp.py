@@ -347,6 +347,7 @@ def test_remarks_describe_a_reflected_database(bare_url: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_unusable_database_is_one_line(bare_url: str) -> None:
     """An unknown table or column, no usable table, and no server."""
     told = [

@@ -48,6 +48,7 @@ def printed(engine: Engine, command: str) -> str:
     return f"$ {command}\n{result.output}"
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ def test_a_feature_is_in_a_prompt_if_the_toolset_has_it(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_tool_and_argument_that_a_step_may_use_is_explained(option: str) -> None:
     """By the names that the decision accepts."""

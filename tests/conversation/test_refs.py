@@ -100,6 +100,7 @@ def test_a_key_of_another_type_is_refused(
     assert str(key) not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_key_under_a_plain_name_is_taken_as_it_is(chat: Conversation) -> None:
     """No column is known for a name, nor for a composite key."""
     assert [chat.refer("cup", key) for key in ("7", 7, "7")] == ["cup_1", "cup_2", "cup_1"]
@@ -284,6 +285,7 @@ def test_an_unknown_entity_is_guessed_by_its_spelling(chat: Conversation) -> Non
     assert (caught.value.near, caught.value.known) == ("meal_plan_1", ("meal_plan_1",))
 
 
+@pytest.mark.slow
 def test_the_names_of_a_key_outlive_its_row(conversation: Conversation) -> None:
     """By entity, and of the key's own type: a UUID has its number in common with an integer."""
     key = uuid.UUID(int=7)

@@ -48,6 +48,7 @@ def test_a_mistyped_key_is_no_error(turn: Contrast) -> None:
     assert (turn.moved, turn.day, turn.staples, turn.named) == (0, date(2026, 3, 2), 1, 0)
 
 
+@pytest.mark.slow
 def test_a_mistyped_ref_is_an_error_with_its_remedy(turn: Contrast) -> None:
     """The model follows the remedy, and does what it wanted."""
     read, created, refused, done = (call.answer for call in turn.calls)

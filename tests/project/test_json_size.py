@@ -60,6 +60,7 @@ def test_the_sides_with_keys_have_keys_alone(loaded_kitchen: Engine) -> None:
             assert any(key in json.dumps(form) for key in keys) == name.startswith("keys")
 
 
+@pytest.mark.slow
 def test_each_form_of_a_list_says_the_same(loaded_kitchen: Engine) -> None:
     """All items are in it, and a call edits the third, the fifth and the twelfth."""
     shown = {name: [*forms.values()] for name, forms in list_forms(loaded_kitchen).items()}
@@ -80,6 +81,7 @@ def test_each_form_of_a_list_says_the_same(loaded_kitchen: Engine) -> None:
     assert anew["data"] == {"instructions": left}
 
 
+@pytest.mark.slow
 def test_tokens_are_counted_if_they_can_be(loaded_kitchen: Engine) -> None:
     """A line has what a tokeniser says, beside the bytes, or nothing."""
     [first, *_] = json_size.measured(loaded_kitchen, 5, lambda text: 10 * text.count('"id"'))

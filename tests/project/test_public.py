@@ -100,6 +100,7 @@ LOADS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize("program", LOADS)
 def test_unused_modules_are_not_loaded(program: str) -> None:

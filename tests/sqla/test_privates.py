@@ -173,6 +173,7 @@ def test_each_test_that_sqla_names_exists() -> None:
     assert named <= defined
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "found"),
     [

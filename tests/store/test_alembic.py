@@ -248,6 +248,7 @@ def test_the_command_and_the_environment_leave_each_other_alone(
     older.go_on(place.registry)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("made_by_itself")
 def test_the_environment_makes_and_changes_the_tables(
     application: Application, older: Older, place: Place

@@ -346,6 +346,7 @@ def test_a_downgrade_that_would_lose_drafts_is_refused(
     assert RefRegistry(engine).conversation("chat-7").resolve("order_1") == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", EACH_REVISION)
 def test_partitioned_tables_are_migrated_with_their_partitions(
     database_url: str, engine: Engine, connection: Connection, made: str

@@ -145,6 +145,7 @@ def test_refs_survive_each_partitioning(
     assert fresh.conversation("chat-7").refer_all("recipe", [4, 3]) == ["recipe_4", "recipe_3"]
 
 
+@pytest.mark.slow
 def test_minting_waits_while_the_tables_are_partitioned(database_url: str, engine: Engine) -> None:
     """Stores at work before, while and after: no error, no gap, no number twice."""
     schema.migrate(database_url)
@@ -204,6 +205,7 @@ def test_partitioning_gives_way_to_a_transaction_that_holds_a_table(
         assert connection.scalar(text("select to_regclass('alfred_refs_mapping_new')")) is None
 
 
+@pytest.mark.slow
 def test_an_application_that_migrates_the_registry_is_not_offered_to_drop_partitions(
     database_url: str, engine: Engine, tmp_path: Path
 ) -> None:

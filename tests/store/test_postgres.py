@@ -173,6 +173,7 @@ def test_entities_that_are_new_at_once_are_told_apart(narrow: Engine) -> None:
     assert stores[0].entities(CHAT)["shared_9x"] == 7
 
 
+@pytest.mark.slow
 def test_a_ref_is_durable_though_the_reader_never_commits(narrow: Engine) -> None:
     """A session only reads and is closed; another process resolves what it showed."""
     with RefSession(narrow, conversation=RefRegistry(narrow).conversation("chat-7")) as session:
@@ -350,6 +351,7 @@ def test_processes_that_start_together_can_all_create_the_tables(database_url: s
         engine.dispose()
 
 
+@pytest.mark.slow
 def test_a_mint_that_timed_out_spoils_no_later_one(pooled: Engine, narrow: Engine) -> None:
     """A transaction fails where its statements begin to be prepared: its connection is left."""
     store = PostgresStore(pooled)

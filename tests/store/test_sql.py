@@ -89,6 +89,7 @@ def test_an_upsert_calls_no_function_where_a_row_exists() -> None:
         assert "now()" not in sql.partition("DO UPDATE SET")[2], name
 
 
+@pytest.mark.slow
 def test_columns_have_the_names_that_the_server_gives_them(
     registry: psycopg.Connection[Any],
 ) -> None:

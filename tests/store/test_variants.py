@@ -170,6 +170,7 @@ def test_every_method_does_what_it_does_in_memory(variant: tuple[Store, Use[Any]
     assert other.names == public - {"values_there"}  # there are no tables in memory
 
 
+@pytest.mark.slow
 def test_a_key_comes_back_with_its_type(variant: tuple[Store, Use[Any]]) -> None:
     """Keys of every type are stored without loss."""
     _, use = variant

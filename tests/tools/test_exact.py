@@ -197,6 +197,7 @@ async def test_rows_inside_of_others_show_what_python_cannot_hold(
         assert all(each in prompt for each in ("275760-09-13T00:00:00", "24:00:00", " BC"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", DRIVERS)
 async def test_rows_with_such_values_are_written(events: Engine, driver: str) -> None:
     """Other columns of them, if a value that Python has is as `expect` says; deleted, too."""

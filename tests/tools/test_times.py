@@ -77,6 +77,7 @@ def call(tables: Engine, session: RefSession) -> Iterator[Call]:
     Base.metadata.drop_all(tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GIVEN)
 def test_rows_and_drafts_have_the_same_times(
     call: Call, conversation: Conversation, name: str

@@ -535,6 +535,7 @@ def test_a_text_that_is_cut_says_so_and_is_not_taken_back(notes: Engine, chat: R
         assert (error["code"], "cut" in error["message"]) == ("invalid_value", True)
 
 
+@pytest.mark.slow
 async def test_an_asynchronous_session_does_the_same(notes: Engine) -> None:
     """Out and in."""
     keep(notes, Note(id=FIRST, title=f"of {OTHER} and {FIRST}", orders=[2]))
