@@ -54,7 +54,7 @@ ON_ALL_CORES = ("-n", "auto")
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
 
 SMALL_RUN = """\
-small run: about eight minutes on two cores. Left out are the tests marked `slow`, and four fifths
+small run: about nine minutes on two cores. Left out are the tests marked `slow`, and four fifths
 of Hypothesis' examples.
 Run everything with `python3 run.py test --all`, or name tests by path or -k."""
 
