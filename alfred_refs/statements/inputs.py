@@ -407,7 +407,7 @@ def swap_refs(value: Any, target: InputTarget | None, swap: Swap) -> Any:
         case KeyColumn():
             return _swap_in_keys(value, target, swap)
         case RawColumn():
-            check_raw(value, target)
+            _check_raw(value, target)
         case Mixture():
             if has_text(value):
                 raise mixture_error(target.column)
@@ -485,10 +485,10 @@ def check_data(value: Any, column: Any) -> None:
     """
     raw = raw_column([column])
     if raw is not None:
-        check_raw(value, raw)
+        _check_raw(value, raw)
 
 
-def check_raw(value: Any, column: RawColumn) -> None:
+def _check_raw(value: Any, column: RawColumn) -> None:
     """Check that no ref is given for a column of plain data.
 
     Raises:
@@ -496,7 +496,7 @@ def check_raw(value: Any, column: RawColumn) -> None:
     """
     if is_collection(value):
         for item in value:
-            check_raw(item, column)
+            _check_raw(item, column)
     elif isinstance(value, str) and parse_ref(value) is not None:
         raise UntranslatableError(
             f"{value!r} is given for column {column.name}, whose values have no refs",
