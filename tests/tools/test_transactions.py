@@ -375,6 +375,20 @@ def test_what_has_failed_is_not_committed_as_if_it_had_not(
     assert names(tables) == ["Soup"]
 
 
+async def test_what_has_failed_is_not_committed_by_a_driver_that_does_not_know_it(
+    tables: Engine, conversation: Conversation
+) -> None:
+    """Asyncpg does not know that its transaction is aborted: the server is asked."""
+    engine = create_async_engine(tables.url.set(drivername="postgresql+asyncpg"))
+    failing = Toolset(MODELS, hooks={Dish: [Failing("after")]}, expect="optional")
+    async with AsyncRefSession(engine, conversation=conversation) as aio:
+        with pytest.raises(DBAPIError):
+            await failing.call_async(aio, "db_create", new("Soup"))
+    await engine.dispose()
+
+    assert names(tables) == []
+
+
 def test_a_call_that_raised_leaves_nothing_to_be_saved(
     session: RefSession, toolset: Toolset, tables: Engine
 ) -> None:
