@@ -1,8 +1,8 @@
 """Read hooks for rows that a call reaches by way of others.
 
-A read of a table asks the table's hooks (`reading`). The same rows also come out inside other
-rows, as items of a list, in answers of writes, as labels of refs, through a base class or a
-subclass; and a filter by a path tests them. `Visibility` asks their hooks there:
+A read of a table calls the table's hooks (`reading`). The same rows also appear inside other rows,
+as items of a list, in answers of writes, as labels of refs, and through a base class or a
+subclass; and a filter by a path tests them. `Visibility` calls their hooks there:
 
 - `before_read` is called once a call and table, with a `Reading` whose `nested` is true and whose
   arguments name only the table. What it adds becomes a condition of every statement that reaches
@@ -11,7 +11,7 @@ subclass; and a filter by a path tests them. `Visibility` asks their hooks there
   removed from the row that it is in; where it has a place of its own, its ref is left.
 - Labels of hidden rows are not shown. Of a table with an `after_read`, which may hide values, a
   label is what the hook leaves of it (`mask_refs`): a label that a function makes is shown only if
-  the hook leaves the row as it is. A hook whose `totals` is true hides nothing and is not asked.
+  the hook does not change the row. A hook whose `totals` is true hides nothing and is not called.
 
 >>> from alfred_refs.tools import Toolset
 >>> class Public(Hooks):
@@ -25,14 +25,16 @@ subclass; and a filter by a path tests them. `Visibility` asks their hooks there
 A row has the hooks of every listed class that it is an instance of. Conditions name the hook's
 class, so they become a subquery of primary keys, and the outer row can be of any class or alias.
 
-Limits: filters and `expect` compare what is stored, not what an `after_read` makes of it; a column
-that a model must not find out is hidden (`Toolset(hidden=...)`). A list with a row that hooks hide
-is not edited by position. `options` and `include` of a nested `Reading` have no effect.
+Limits: filters and `expect` compare stored values, not those that an `after_read` returns. Hide a
+column whose values a model must not learn (`Toolset(hidden=...)`). A list is not edited by
+position if hooks hide one of its rows, or may hide values of the row whose document has the list.
+`options` and `include` of a nested `Reading` have no effect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,7 +109,7 @@ class Visibility:
         session: of the call.
         resolve: returns the keys of refs, for filters that a hook sets.
         statement_keys: returns keys that a hook gave as a statement takes them.
-        notes: what hooks say to the model.
+        notes: of the hooks, for the model.
     """
 
     hooks: ReadHooks
@@ -126,7 +128,7 @@ class Visibility:
         Args:
             table: of the rows.
             entity: its class, or an alias of it.
-            asked: a table whose hooks the call has asked itself.
+            asked: a table whose hooks the call has called itself.
 
         Raises:
             ToolError: a hook refuses the read.
@@ -225,9 +227,9 @@ class Visibility:
         exact = ExactValues()
         instances = exact.instances(self.session.execute(statement), types)
         rendering = Rendering(Limits(), lambda *_: "", lambda *_: RelatedRows(), exact)
-        before = [rendering.row(each, shape) for each in instances]
         rows = [rendering.row(each, shape) for each in instances]
-        removed = self.mask(rendering.shown[len(rows) :])
+        before = deepcopy(rows)
+        removed = self.mask(rendering.shown)
         labels, name = {}, label.attribute
         for instance, row, original in zip(instances, rows, before, strict=True):
             values = sqla.state_of(instance).dict
@@ -251,7 +253,7 @@ class Visibility:
         return {*self.session.scalars(statement, execution_options={"raw_keys": True})}
 
     def _reading(self, table: ToolTable) -> Reading:
-        """Return what the hooks of a table make of a read of other rows; they are asked once."""
+        """Return the `Reading` for rows of other reads, after a table's hooks: called once."""
         reading = self._readings.get(table)
         if reading is None:
             arguments = DbRead(table=table.name)
