@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import inspect, select
@@ -194,13 +195,27 @@ def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[s
 
 
 class ListAnswers:
-    """Makes the answer of a list: each item under its position."""
+    """Makes the answer of a list: each item under its position.
 
-    def __init__(self, call: Call, listed: ToolList) -> None:
+    Args:
+        call: the call.
+        listed: the list.
+        paths: of the items to show; `None` shows all.
+        modified: new values of items that are not in the database.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        listed: ToolList,
+        paths: Paths | None,
+        modified: Mapping[Item, Any] = MappingProxyType({}),
+    ) -> None:
         self._call = call
         self._list = listed
+        self._paths = paths
+        self._modified = modified
         self._room = call.room()
-        self._paths: Paths | None = None
         self._rendering: Rendering = call.rendering([], Shape(listed.tables[0], []))
         self._changed: list[ShownRow] = []  # by edits that are only previewed
         self._shapes = [
@@ -210,28 +225,14 @@ class ListAnswers:
         ]
 
     def answer(
-        self,
-        arguments: DbEditList,
-        snapshot: Snapshot,
-        modified: Mapping[Item, Any],
-        notes: Sequence[str],
-        paths: Paths | None,
+        self, arguments: DbEditList, snapshot: Snapshot, notes: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Return the answer: items, the length of the list, and its token.
-
-        Args:
-            arguments: of the call.
-            snapshot: the list.
-            modified: new values of items that are not in the database.
-            notes: of hooks.
-            paths: of the items to show; `None` shows all.
-        """
+        """Return the answer: items, the length of the list, its token, and notes of hooks."""
         root, level = snapshot.root, self._list.levels[0]
-        self._paths = paths
         if isinstance(level, DocumentLevel):
-            items: Any = self._document(root, level, modified, arguments.row, ())
+            items: Any = self._document(root, level, arguments.row, ())
         else:
-            items = self._rows(root, 0, modified, arguments.name, ())
+            items = self._rows(root, arguments.name, ())
         answer = {
             "table": arguments.table,
             "row": arguments.row,
@@ -244,41 +245,31 @@ class ListAnswers:
         self._call.mask_rows([*self._rendering.shown, *self._changed])
         return self._call.finish_answer(answer, notes, self._rendering)
 
-    def _rows(
-        self,
-        parent: Item,
-        depth: int,
-        modified: Mapping[Item, Any],
-        path: str,
-        around: tuple[int, ...],
-    ) -> dict[str, Any]:
-        items, shown = parent.items or [], dict[str, Any]()
+    def _rows(self, parent: Item, path: str, around: tuple[int, ...]) -> dict[str, Any]:
+        items, shown, depth = parent.items or [], dict[str, Any](), len(around)
         paths = paths_inside(self._paths, around)
         for number, item in enumerate(items, start=1):
-            if paths is not None and (*around, number) not in paths:
+            place = (*around, number)
+            if paths is not None and place not in paths:
                 continue
             if len(shown) >= self._call.setting.limits.rows or self._room.characters < 0:
                 self._rendering.cut.append(f"{path}: items from {number} to {len(items)}")
                 break
-            row = self._row(item, depth, modified)
+            row = self._row(item, depth)
             self._room.characters -= size_of(row)
             inside = self._list.levels[depth + 1 : depth + 2]
             for level in inside if item.items is not None else ():
+                where = f"{path}[{number}]"
                 if isinstance(level, DocumentLevel):
-                    row[level.column] = self._document(
-                        item, level, modified, f"{path}[{number}]", (*around, number)
-                    )
+                    row[level.column] = self._document(item, level, where, place)
                 else:
-                    where = f"{path}[{number}].{level.name}"
-                    row[level.name] = self._rows(
-                        item, depth + 1, modified, where, (*around, number)
-                    )
+                    row[level.name] = self._rows(item, f"{where}.{level.name}", place)
             shown[str(number)] = row
         return shown
 
-    def _row(self, item: Item, depth: int, modified: Mapping[Item, Any]) -> dict[str, Any]:
+    def _row(self, item: Item, depth: int) -> dict[str, Any]:
         shape = self._shapes[depth]
-        new_values = modified.get(item, {})
+        new_values = self._modified.get(item, {})
         row: dict[str, Any] = {}
         if isinstance(item.value, shape.table.model):
             row = self._rendering.row(item.value, shape)
@@ -293,15 +284,10 @@ class ListAnswers:
         return row  # this very dict, because labels are added to it later
 
     def _document(
-        self,
-        item: Item,
-        level: DocumentLevel,
-        modified: Mapping[Item, Any],
-        path: str,
-        around: tuple[int, ...],
+        self, item: Item, level: DocumentLevel, path: str, around: tuple[int, ...]
     ) -> Any:
         column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
-        whole = cut_depth(column_value(item, level, modified), path, cut)
+        whole = cut_depth(column_value(item, level, self._modified), path, cut)
         shown = self._rendering.fit_value(column.show(whole), column, path)
         self._room.characters -= size_of(shown)
         paths = paths_inside(self._paths, around)
@@ -346,20 +332,21 @@ class ListEditor:
             snapshot.root, edits, self._list.name, ItemRules(self._call, self._list, snapshot)
         )
         paths = outcome.shown_paths(snapshot.root) if edits else None
-        shown = ListAnswers(self._call, self._list)
         plan = plan_of(snapshot, outcome)
         for each in plan.changed:
             each.values = restored_values(each.row, each.values)
         self._check(plan)
         if arguments.preview:
-            return shown.answer(arguments, snapshot, outcome.modified, [], paths)
+            preview = ListAnswers(self._call, self._list, paths, outcome.modified)
+            return preview.answer(arguments, snapshot)
         others = self._prepare(plan)
         with refusing_values(self._list.tables[-1].name):
             write(self._call.session, plan)
         for made, new_rows in self._added:
             made += [new.row for new in new_rows]
         now = self._snapshot(row, lock=False)
-        return shown.answer(arguments, now, {}, self._changes.finish_hooks(), paths) | others
+        shown = ListAnswers(self._call, self._list, paths)
+        return shown.answer(arguments, now, self._changes.finish_hooks()) | others
 
     def _row(self) -> Any:
         """Return the row that has the list.
@@ -392,6 +379,9 @@ class ListEditor:
             )
         except ListError as error:
             raise unordered_list(self._list.name, error.fact, is_seen=is_seen) from None
+        is_document = isinstance(self._list.levels[0], DocumentLevel)
+        if is_document and self._call.visibility.may_mask(self._table):
+            raise hidden_items(self._list.name)
         for depth, table in enumerate(self._list.tables[1:]):
             rows = [item.value for item, place in snapshot.places.items() if place.depth == depth]
             if self._call.visibility.hidden_among(table, rows):

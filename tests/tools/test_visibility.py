@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey
+from sqlalchemy import JSON, Engine, ForeignKey
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -38,6 +38,7 @@ class Book(Base):
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     title: Mapped[str]
+    tags: Mapped[Any] = mapped_column(JSON, nullable=True, deferred=True)
     cover_id: Mapped[uuid.UUID | None] = mapped_column(
         ForeignKey("notes.id", name="cover", use_alter=True)
     )
@@ -240,7 +241,7 @@ def test_other_rows_are_shown_and_counted_without_it(
     [row] = toolset.call(world, "db_read", {"table": "books", "columns": columns})["rows"]
     asked = {"table": "books", "columns": ["count(*)"], "filters": [IN_NOTES]}
 
-    assert ([each["text"] for each in row["notes"]], row["cover"]) == (["plain"], None)
+    assert ([each["text"] for each in row.get("notes", ())], row["cover"]) == (["plain"], None)
     assert toolset.call(world, "db_read", asked)["totals"] == [{"count(*)": 0}]
 
 
@@ -304,3 +305,37 @@ def test_a_label_that_a_function_makes_is_shown_if_the_hook_leaves_the_row(
         shown.append(answer["rows"][0].get("_cover_id_label"))
 
     assert shown == [None, f"<{SECRET}>"]
+
+
+def test_outer_hooks_see_rows_inside_as_the_inner_hooks_leave_them(world: RefSession) -> None:
+    """So a hook that copies what is inside of its rows copies no more than is shown."""
+
+    class Copies(Hooks):
+        def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+            for row in rows:
+                row["first"] = [each["text"] for each in row.get("notes", ())]
+
+    toolset = Toolset([Book, Note, Task], hooks={Book: [Copies()], Note: [Masks()]})
+    [row] = toolset.call(world, "db_read", {"table": "books", "columns": ["notes"]})["rows"]
+
+    assert row["first"] == ["plain", "***"]
+
+
+def test_a_list_in_a_document_is_closed_if_a_hook_may_hide_values(
+    tables: Engine, world: RefSession
+) -> None:
+    """The answer has the document's items, and no row that a hook could look at."""
+
+    class Hides(Hooks):
+        def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+            for row in rows:
+                row.pop("tags", None)
+
+    with Session(tables) as plain:
+        plain.query(Book).update({"tags": [SECRET]})
+        plain.commit()
+    asked = {"table": "books", "row": "book_1", "list": "tags", "preview": True}
+    error = tools(Hides, Book).call(world, "db_edit_list", asked)["error"]
+
+    assert (error["code"], SECRET in json.dumps(error)) == ("hidden_items", False)
+    assert tools(Conditions).call(world, "db_edit_list", asked)["items"] == {"1": SECRET}
