@@ -11,7 +11,7 @@
   in this SELECT or in one around it.
 
 >>> named_type("DECIMAL", [10, 2])
-Numeric(precision=10, scale=2)
+(Numeric(precision=10, scale=2), 'numeric')
 >>> plain(String(50))
 Text()
 >>> FUNCTIONS["lower"].takes, FUNCTIONS["lower"].gives
@@ -80,37 +80,33 @@ from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_v
 
 _Type = TypeEngine[Any]
 
-# sqlglot's name -> how many sizes it takes, and the type
-_TYPES_BY_NAME: Mapping[str, tuple[int, Callable[..., _Type]]] = {
-    "BOOLEAN": (0, Boolean),
-    "SMALLINT": (0, SmallInteger),
-    "INT": (0, Integer),
-    "BIGINT": (0, BigInteger),
-    "DECIMAL": (2, Numeric),
-    "FLOAT": (0, REAL),
-    "DOUBLE": (0, Double),
-    "TEXT": (0, Text),
-    "VARCHAR": (1, String),
-    "DATE": (0, Date),
-    "TIME": (0, Time),
-    "TIMESTAMP": (0, DateTime),
-    "TIMESTAMPTZ": (0, lambda: DateTime(timezone=True)),
-    "INTERVAL": (0, INTERVAL),
-    "UUID": (0, Uuid),
-    "JSON": (0, JSON),
-    "JSONB": (0, JSONB),
+# sqlglot's name -> the word in the table of functions, if they may give it; PostgreSQL's name; how
+# many sizes it takes; and the type
+_TYPES_BY_NAME: Mapping[str, tuple[str, str, int, Callable[..., _Type]]] = {
+    "BOOLEAN": ("bool", "bool", 0, Boolean),
+    "SMALLINT": ("", "int2", 0, SmallInteger),
+    "INT": ("int", "int4", 0, Integer),
+    "BIGINT": ("bigint", "int8", 0, BigInteger),
+    "DECIMAL": ("numeric", "numeric", 2, Numeric),
+    "FLOAT": ("", "float4", 0, REAL),
+    "DOUBLE": ("double", "float8", 0, Double),
+    "TEXT": ("text", "text", 0, Text),
+    "VARCHAR": ("", "varchar", 1, String),
+    "DATE": ("date", "date", 0, Date),
+    "TIME": ("", "time", 0, Time),
+    "TIMESTAMP": ("timestamp", "timestamp", 0, DateTime),
+    "TIMESTAMPTZ": ("timestamptz", "timestamptz", 0, partial(DateTime, timezone=True)),
+    "INTERVAL": ("interval", "interval", 0, INTERVAL),
+    "UUID": ("", "uuid", 0, Uuid),
+    "JSON": ("json", "json", 0, JSON),
+    "JSONB": ("jsonb", "jsonb", 0, JSONB),
 }
 
-SHORT: Mapping[str, str] = {
-    "BOOLEAN": "bool",
-    "SMALLINT": "int2",
-    "INT": "int4",
-    "BIGINT": "int8",
-    "DECIMAL": "numeric",
-    "FLOAT": "float4",
-    "DOUBLE": "float8",
+TYPES: Mapping[str, _Type] = {
+    **{word: make() for word, _, _, make in _TYPES_BY_NAME.values() if word},
+    "texts": ARRAY(Text()),
 }
-"""PostgreSQL's internal names of types that have another name in SQL."""
+"""Types by the words of the function table."""
 
 NAMES = (
     "boolean, smallint, integer, bigint, numeric, real, double precision, text, varchar, date, "
@@ -134,10 +130,10 @@ _PLAIN_TYPES: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
 )
 
 
-def named_type(name: str, sizes: Sequence[int]) -> _Type | None:
-    """Return the type of a name; `None` if there is none to use."""
-    most, make = _TYPES_BY_NAME.get(name, (0, None))
-    return None if make is None or len(sizes) > most else make(*sizes)
+def named_type(name: str, sizes: Sequence[int]) -> tuple[_Type, str] | None:
+    """Return the type of a name, and PostgreSQL's name for it; `None` if there is none to use."""
+    _, called, most, make = _TYPES_BY_NAME.get(name, ("", "", 0, None))
+    return None if make is None or len(sizes) > most else (make(*sizes), called)
 
 
 def width(type_: _Type) -> int:
@@ -156,24 +152,6 @@ def plain(type_: _Type) -> _Type:
         if isinstance(type_, class_):
             return make(type_)
     return type_
-
-
-TYPES: Mapping[str, TypeEngine[Any]] = {
-    "text": Text(),
-    "int": Integer(),
-    "bigint": BigInteger(),
-    "numeric": Numeric(),
-    "double": Double(),
-    "bool": Boolean(),
-    "date": Date(),
-    "timestamp": DateTime(),
-    "timestamptz": DateTime(timezone=True),
-    "interval": INTERVAL(),
-    "json": JSON(),
-    "jsonb": JSONB(),
-    "texts": ARRAY(Text()),
-}
-"""Types by the words of the function table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -703,7 +681,6 @@ class Building:
         named: all names in the text; `None` if `*` selects all columns.
         is_fenced: whether the tables contain rows of other owners.
         query: builds a SELECT from a node, in a scope.
-        makers: builders of expressions, by node class.
         functions: that may be called, by name.
         budget: what the statement may cost.
         names: the aliases that are sent -> the model's names.
@@ -715,7 +692,6 @@ class Building:
     named: Collection[str] | None
     is_fenced: bool
     query: Callable[[Any, Scope], Query]
-    makers: Mapping[str, Callable[[Any, Scope], Value]]
     functions: Mapping[str, Function]
     budget: Budget
     names: dict[str, str] = field(default_factory=dict)

@@ -48,17 +48,13 @@ from sqlglot import expressions as exp
 
 from alfred_refs import sqla
 from alfred_refs.tools.errors import invalid_sql
-from alfred_refs.tools.sql.calls import CALL_BUILDERS, WINDOW_BUILDERS, order_elements
 from alfred_refs.tools.sql.expressions import (
-    CONDITION_BUILDERS,
-    CONVERSION_BUILDERS,
-    OPERATOR_BUILDERS,
-    VALUE_BUILDERS,
     condition_of,
     element_of,
     integer_of,
     literal_of,
     name_of,
+    order_elements,
     value_of,
 )
 from alfred_refs.tools.sql.parsing import describe_node, parts, unsupported
@@ -438,16 +434,6 @@ def _rows(node: Any, scope: Scope) -> Value:
         raise invalid_sql("LIMIT or OFFSET is no integer", "write an integer, or leave it out")
     return scope.building.literals.number(literal, kind)
 
-
-BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
-    **VALUE_BUILDERS,
-    **OPERATOR_BUILDERS,
-    **CALL_BUILDERS,
-    **CONDITION_BUILDERS,
-    **CONVERSION_BUILDERS,
-    **WINDOW_BUILDERS,
-}
-"""The builders of all expressions, by node class."""
 
 _SELECT_COST = 5  # units of the budget
 _SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *CLAUSES)

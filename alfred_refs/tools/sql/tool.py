@@ -70,7 +70,7 @@ from alfred_refs.tools.sql.scopes import (
     Value,
     with_own,
 )
-from alfred_refs.tools.sql.selects import BUILDERS, query_of
+from alfred_refs.tools.sql.selects import query_of
 from alfred_refs.tools.tables import ToolTables
 
 ROW_LIMIT = "most"
@@ -172,7 +172,6 @@ class Plans:
             names,
             fenced,
             query_of,
-            BUILDERS,
             self.functions,
             budget,
         )
