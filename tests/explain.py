@@ -45,6 +45,15 @@ insert into alfred_refs_activity (
     from alfred_refs_mapping;
 insert into alfred_refs_step (conversation, turn, number, content)
     select conversation, number, 1, '{}' from alfred_refs_mapping where number <= 10;
+insert into alfred_refs_call (
+        conversation, number, turn, tool, state, actor, call_id, arguments
+    )
+    select conversation, number, number / 100, 'db_update',
+        case number when 10 then 'waiting' else 'done' end, 'model', number, '{}'
+    from alfred_refs_mapping where number % 2 = 0;
+insert into alfred_refs_change (conversation, call, place, table_name, ref, action, key)
+    select conversation, number, place, 'recipes', 'recipe_' || number, 'updated', '{}'
+    from alfred_refs_call, generate_series(1, 2) place;
 update alfred_refs_conversation set turn = 200 where id = '0';
 """
 
@@ -60,19 +69,29 @@ VALUES: Mapping[str, Any] = {
     "p_actor": "model",
     "p_actors": ["model", "user", "model"],
     "p_after": LARGE,
+    "p_afters": ["{}", None, "{}"],
     "p_after_entity": "recipe",
+    "p_answer": "{}",
+    "p_arguments": "{}",
+    "p_befores": ["{}", "{}", None],
+    "p_begun": None,
     "p_begun_at": datetime(2026, 1, 1, tzinfo=UTC),
+    "p_call_id": "call_7",
     "p_chosen": [LARGE, SMALL],
     "p_conversation": LARGE,
     "p_content": "{}",
     "p_contents": ["{}", "{}", "{}"],
     "p_counts": [1, 1, 1],
+    "p_decided_by": "ann",
     "p_demoted": [False, False, True],
     "p_edits": [1, 1, 1],
     "p_entities": ["recipe"] * 3,
     "p_entity": "recipe",
+    "p_expected": "done",
+    "p_expires_in": timedelta(days=1),
     "p_fields": ['["name"]', None, "[]"],
     "p_first_turns": [1, 1, 1],
+    "p_given": ["state"],
     "p_gone": "was deleted",
     "p_gones": [None, None, "was deleted"],
     "p_id": "0",
@@ -87,18 +106,31 @@ VALUES: Mapping[str, Any] = {
     "p_number": 10_000,
     "p_of_any": True,
     "p_numbers": [1, 2, 30_000],
+    "p_older_than": timedelta(days=1),
     "p_owner": None,
+    "p_places": [3, 4, 5],
+    "p_plan": "{}",
     "p_reason": "liked",
     "p_reasons": [None, None, "liked"],
+    "p_ref": "recipe_200",
+    "p_refs": ["recipe_1", None, "recipe_2"],
+    "p_row_keys": ["{}", "{}", "{}"],
+    "p_seconds": 0.1,
+    "p_state": "done",
     "p_states": ["pending", "saved", "discarded"],
     "p_relations": list(metadata.tables),
     "p_table": "recipes",
+    "p_table_names": ["recipes", "orders", "recipes"],
     "p_tables": '{"recipe": "recipes"}',
     "p_taken": 0,
+    "p_token": "token",
+    "p_tool": "db_update",
     "p_turn": 1,
     "p_turns": [1, 1, 1],
     "p_turns_back": 3,
+    "p_undoes": None,
     "p_unused_for": timedelta(days=1),
+    "p_user": "ann",
     "p_versions": [1, 1, 1],
 }
 
@@ -121,7 +153,8 @@ OF_ALL_CONVERSATIONS = {
     *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
     *("prune_draft", "count_drafts", "prune_activity", "prune_step"),
     *("choose_knowing", "erase_label", "erase_draft"),
-    *("lock_tables", "sizes"),
+    *("prune_call", "prune_change", "waiting"),
+    *("lock_tables", "sizes", "place", "wait"),
 }
 
 # attributes with a statement for each table, generated from the metadata

@@ -9,7 +9,11 @@ from alfred_refs.store.schema import metadata
 from tests.explain import client
 
 # revision -> the tables that it added
-ADDED = {"0004": ["alfred_refs_draft"], "0006": ["alfred_refs_activity", "alfred_refs_step"]}
+ADDED = {
+    "0004": ["alfred_refs_draft"],
+    "0006": ["alfred_refs_activity", "alfred_refs_step"],
+    "0008": ["alfred_refs_call", "alfred_refs_change"],
+}
 
 PAGE = Path(__file__).parents[1] / "docs" / "registry.md"
 

@@ -1,7 +1,7 @@
 """The `alfred-refs` command: the registry's tables, and the conversations in them.
 
     $ alfred-refs migrate postgresql://localhost/app
-    the registry's tables are at revision 0007
+    the registry's tables are at revision 0008
     $ alfred-refs resolve chat-7 recipe_1
     a508000d-9b55-40f0-8886-dbdd88bd2de2
 

@@ -19,7 +19,8 @@ store.resolve(chat, [entry.ref])[entry.ref].key  # 4711
 | `alembic` | for applications that migrate the tables themselves |
 | `sql` | typed SQL text, and the conditions that statements share |
 | `connections` | pool, transactions and errors of the PostgreSQL store |
-| `postgres_refs`, `postgres_drafts`, `postgres_activity` | its operations, each with its SQL |
+| `postgres_refs`, `postgres_drafts` | its operations on refs and on drafts, each with its SQL |
+| `postgres_activity`, `postgres_calls` | those on activity, and on calls of tools |
 | `postgres` | `PostgresStore`: those together, tables, whole conversations, queries of operators |
 | `telemetry` | counts, events and log lines, and the wrapper that measures a store |
 
@@ -37,6 +38,11 @@ from .values import (
     ActivityRecord as ActivityRecord,
     Actor as Actor,
     Address as Address,
+    CallEntry as CallEntry,
+    CallState as CallState,
+    CallValues as CallValues,
+    ChangeAction as ChangeAction,
+    ChangeEntry as ChangeEntry,
     ConversationInfo as ConversationInfo,
     DraftEdit as DraftEdit,
     DraftEntry as DraftEntry,
@@ -44,6 +50,7 @@ from .values import (
     Entry as Entry,
     Exported as Exported,
     Gone as Gone,
+    NewCall as NewCall,
     NewDraft as NewDraft,
     RegistryStats as RegistryStats,
     StepEntry as StepEntry,
@@ -60,6 +67,11 @@ __all__ = [
     "ActivityRecord",
     "Actor",
     "Address",
+    "CallEntry",
+    "CallState",
+    "CallValues",
+    "ChangeAction",
+    "ChangeEntry",
     "ConversationInfo",
     "DraftEdit",
     "DraftEntry",
@@ -67,6 +79,7 @@ __all__ = [
     "Entry",
     "Exported",
     "Gone",
+    "NewCall",
     "NewDraft",
     "RegistryStats",
     "StepEntry",

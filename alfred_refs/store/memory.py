@@ -14,7 +14,7 @@
 'recipe_2'
 
 It is also the shortest description of what `PostgresStore` does, without locks and round trips:
-a `ConversationState` is one conversation, with its refs, drafts, activity and steps in dicts. When
+a `ConversationState` is one conversation, with its refs, drafts, activity, steps and calls. When
 a conversation is forgotten, a state with its counters alone is left behind under its id. Both
 stores pass the same tests, `tests/store/test_protocol.py`.
 
@@ -22,11 +22,13 @@ All methods hold one lock while they read or write, so that threads may share a 
 are made of a copy under the lock.
 
 Limits: processes do not share it, nothing is on disk, `values_there` finds nothing because there
-are no tables, and finding the refs of one entity reads all refs of the conversation.
+are no tables, no call is part of an application's transaction, and finding the refs of one entity
+reads all refs of the conversation.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,9 +36,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import EllipsisType
-from typing import Any
+from typing import Any, Unpack
 
-from sqlalchemy import Column
+from sqlalchemy import Column, Connection
 
 from alfred_refs.errors import ConversationExistsError, DraftKeyError, UnknownConversationError
 from alfred_refs.mapping.keys import EntityKey, Key, Ref
@@ -49,6 +51,10 @@ from alfred_refs.store.values import (
     ActivityRecord,
     Actor,
     Address,
+    CallEntry,
+    CallState,
+    CallValues,
+    ChangeEntry,
     ConversationInfo,
     DraftEdit,
     DraftEntry,
@@ -56,9 +62,11 @@ from alfred_refs.store.values import (
     Entry,
     Exported,
     Gone,
+    NewCall,
     NewDraft,
     RegistryStats,
     StepEntry,
+    json_text,
 )
 
 # Actions that reading the row in the same turn does not replace.
@@ -83,6 +91,8 @@ class ConversationState:
     tables: dict[str, str] = field(default_factory=dict)
     activity: dict[Ref, ActivityEntry] = field(default_factory=dict)
     steps: list[StepEntry] = field(default_factory=list)
+    calls: dict[int, CallEntry] = field(default_factory=dict)
+    changes: list[ChangeEntry] = field(default_factory=list)
     begun_at: datetime = field(default_factory=_now)
     used_at: datetime = field(default_factory=_now)
 
@@ -130,6 +140,11 @@ class ConversationState:
         self.activity.clear()
         self.steps.clear()
         return True
+
+    def add_changes(self, number: int, changes: Sequence[ChangeEntry]) -> None:
+        """Add the rows that a call changed."""
+        self.changes += [replace(change, call=number) for change in changes]
+        self.changes.sort(key=lambda change: (change.call, change.place))
 
     def drafts_of(self, refs: Iterable[Ref]) -> dict[Ref, DraftEntry]:
         """Return the drafts that are known, each with the entry of its row."""
@@ -423,6 +438,126 @@ class MemoryStore:
             turn = conversation.turn if turn is None else turn
             return [step for step in conversation.steps if step.turn > turn - turns]
 
+    # Calls
+
+    def add_call(
+        self,
+        address: Address,
+        new: NewCall,
+        changes: Sequence[ChangeEntry] = (),
+        turn: int | None = None,
+        connection: Connection | None = None,  # noqa: ARG002
+    ) -> CallEntry:
+        arguments, plan, answer = map(_copy, (new.arguments, new.plan, new.answer))
+        with self._lock:
+            conversation = self._begin(address)
+            for known in conversation.calls.values():
+                if new.call_id is not None and new.call_id == known.call_id:
+                    return _now_expired(known)
+            now = _now()
+            call = CallEntry(
+                number=1 + max(conversation.calls, default=0),
+                turn=conversation.turn if turn is None else turn,
+                tool=new.tool,
+                arguments=arguments,
+                state=new.state,
+                actor=new.actor,
+                user=new.user,
+                call_id=new.call_id,
+                plan=plan,
+                token=new.token,
+                answer=answer,
+                undoes=new.undoes,
+                decided_by=None,
+                reason=None,
+                asked_at=now,
+                decided_at=None if new.state in ("waiting", "doing") else now,
+                expires_at=None if new.expires_in is None else now + new.expires_in,
+                seconds=new.seconds,
+            )
+            conversation.calls[call.number] = call
+            conversation.add_changes(call.number, changes)
+            return _now_expired(call)
+
+    def update_call(
+        self,
+        address: Address,
+        number: int,
+        *,
+        expected: CallState,
+        changes: Sequence[ChangeEntry] = (),
+        connection: Connection | None = None,  # noqa: ARG002
+        **values: Unpack[CallValues],
+    ) -> CallEntry | None:
+        with self._lock:
+            conversation = self._own(address)
+            call = conversation.calls.get(number)
+            if call is None or _now_expired(call).state != expected:
+                return None
+            state = values.get("state", expected)
+            decided_at = call.decided_at
+            if state != expected:
+                decided_at = None if state == "waiting" else decided_at or _now()
+            copies = {name: _copy(value) for name, value in values.items()}
+            call = replace(call, decided_at=decided_at, **copies)
+            conversation.calls[number] = call
+            conversation.add_changes(number, changes)
+            return _now_expired(call)
+
+    def lock_call(
+        self,
+        address: Address,
+        number: int,
+        connection: Connection,  # noqa: ARG002
+    ) -> CallEntry | None:
+        with self._lock:
+            call = self._own(address).calls.get(number)
+            return None if call is None else _now_expired(call)
+
+    def calls(
+        self,
+        address: Address,
+        *,
+        numbers: Collection[int] | None = None,
+        call_id: str | None = None,
+        turn: int | None = None,
+        ref: str | None = None,
+        states: Collection[CallState] | None = None,
+        limit: int = 1000,
+    ) -> list[CallEntry]:
+        with self._lock:
+            conversation = self._open(address)
+            changed = {change.call for change in conversation.changes if change.ref == ref}
+            found = [
+                call
+                for call in map(_now_expired, conversation.calls.values())
+                if (numbers is None or call.number in numbers)
+                and call_id in (None, call.call_id)
+                and turn in (None, call.turn)
+                and (ref is None or call.number in changed)
+                and (states is None or call.state in states)
+            ]
+        return found[max(len(found) - limit, 0) :]
+
+    def changes(self, address: Address, calls: Collection[int]) -> list[ChangeEntry]:
+        with self._lock:
+            return [change for change in self._open(address).changes if change.call in calls]
+
+    def waiting(
+        self, owner: str | EllipsisType | None = ..., limit: int | None = None
+    ) -> list[tuple[str, str | None, CallEntry]]:
+        with self._lock:
+            found = [
+                (id_, state.owner, call)
+                for id_, state in self._conversations.items()
+                for call in state.calls.values()
+                if owner in (..., state.owner) and _now_expired(call).state == "waiting"
+            ]
+        return sorted(found, key=lambda each: each[2].asked_at)[:limit]
+
+    def is_on(self, connection: Connection) -> bool:  # noqa: ARG002
+        return False
+
     # Turns
 
     def begin_turn(self, address: Address) -> int:
@@ -449,6 +584,7 @@ class MemoryStore:
             source.used_at = _now()
             fork = deepcopy(source)
             fork.begun_at = fork.used_at
+            fork.calls, fork.changes = {}, []
             for ref, draft in source.drafts.items():
                 if draft.state != "saved":
                     fork.drafts[ref] = replace(draft, key=None)
@@ -642,6 +778,18 @@ def _edit_draft(draft: DraftEntry, edit: DraftEdit, turn: int) -> DraftEntry | N
         return None
     version = draft.version + (not is_done)
     return replace(draft, content=edit.content, label=label, edited=turn, version=version)
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of JSON values, as a database would return it."""
+    return json.loads(json_text(value))
+
+
+def _now_expired(call: CallEntry) -> CallEntry:
+    """Return a call as expired if it has waited for too long."""
+    if call.state != "waiting" or call.expires_at is None or call.expires_at > _now():
+        return call
+    return replace(call, state="expired")
 
 
 def _merge_activity(

@@ -12,11 +12,12 @@ True
 >>> [str(entry.ref) for entry in another.entries(Address("chat-9"))]
 ['recipe_1']
 
-The class has four parts, each with the SQL of its methods next to them:
+The class has these parts, each with the SQL of its methods next to them:
 
 - `connections.PostgresConnections` executes statements, in one round trip where it can;
 - `postgres_refs.PostgresRefs` mints and resolves refs;
-- `postgres_drafts.PostgresDrafts` stores drafts, `postgres_activity.PostgresActivity` activity;
+- `postgres_drafts.PostgresDrafts` stores drafts, `postgres_activity.PostgresActivity` activity,
+  and `postgres_calls.PostgresCalls` calls of tools;
 - this module has the tables, the operations on whole conversations (fork, forget, prune, erase,
   export, restore) and the queries of operators.
 
@@ -51,6 +52,7 @@ from alfred_refs.mapping.keys import EntityKey, Ref, decode, encode
 from alfred_refs.store import schema
 from alfred_refs.store.connections import UNIQUE_VIOLATION, snapshot, transaction
 from alfred_refs.store.postgres_activity import PostgresActivity
+from alfred_refs.store.postgres_calls import PostgresCalls
 from alfred_refs.store.postgres_drafts import PAGE, Fetch, PostgresDrafts
 from alfred_refs.store.sql import HIGHEST_KIND, KIND, MINE, address_parameters, typed_text
 from alfred_refs.store.values import (
@@ -164,7 +166,7 @@ _COUNTERS_OF_EXPORT = f"""
 """
 
 
-class PostgresStore(PostgresDrafts, PostgresActivity):
+class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
     """A `Store` in the database of an engine; its methods do what `Store` documents.
 
     Args:
@@ -232,7 +234,11 @@ class PostgresStore(PostgresDrafts, PostgresActivity):
     _KINDS_TAKEN = typed_text("""
         SELECT coalesce(max(kind), 0) FROM alfred_refs_counter WHERE conversation = :p_new
     """)
-    _FORK: ClassVar = {table.name: _copy_rows(table) for table in (schema.counters, *_CONTENTS)}
+    _FORK: ClassVar = {
+        table.name: _copy_rows(table)
+        for table in (schema.counters, *_CONTENTS)
+        if table not in (schema.calls, schema.changes)
+    }
 
     def fork(self, address: Address, new_id: str) -> None:
         new = Address(new_id, address.owner)
@@ -262,7 +268,8 @@ class PostgresStore(PostgresDrafts, PostgresActivity):
             raise
 
     # Forget. The conversation's row is deleted first: a caller who mints meanwhile waits for it,
-    # then begins the conversation anew, with the counters that are left behind.
+    # then begins the conversation anew, with the counters that are left behind. Transactions that
+    # have added calls to it are waited for, so that nothing is left of those.
 
     _FORGET_CONVERSATION = typed_text("""
         DELETE FROM alfred_refs_conversation

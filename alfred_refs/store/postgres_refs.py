@@ -96,13 +96,15 @@ class PostgresRefs(PostgresConnections):
 
     _reads_only_until = 0.0
 
-    # Locks on the conversation's row
+    # Locks on the conversation's row. They are NO KEY ones, as those of an UPDATE are: until its
+    # end, an application's transaction that has added a call keeps the row from being deleted, and
+    # other connections must mint meanwhile.
 
     # Locks it if it exists.
     _LOCK_BEGUN = typed_text("""
         SELECT 1 FROM alfred_refs_conversation
         WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
-        FOR UPDATE
+        FOR NO KEY UPDATE
     """)
 
     # Locks it if it exists, and records its use.
@@ -150,7 +152,7 @@ class PostgresRefs(PostgresConnections):
         ), locked AS (
             SELECT 1 FROM alfred_refs_conversation
             WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
         ), fresh AS (
             SELECT
                 position, entity, kind, key, new_label AS label,
@@ -457,7 +459,7 @@ class PostgresRefs(PostgresConnections):
             WHERE conversation = :p_conversation
                 AND owner IS NOT DISTINCT FROM :p_owner
                 AND {UNNOTED}
-            FOR UPDATE SKIP LOCKED
+            FOR NO KEY UPDATE SKIP LOCKED
         )
     """)
 

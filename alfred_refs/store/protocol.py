@@ -25,8 +25,8 @@ Rules for every store:
 
 `tests/store/test_protocol.py` has the tests that every store must pass.
 
-Limits: a store knows nothing of the application's transactions. What a rollback undoes in the
-application's tables, the session undoes here by `mark`.
+Limits: a store knows nothing of the application's transactions, except that calls may be added in
+them. What a rollback undoes in the application's tables, the session undoes here by `mark`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import EllipsisType
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
-from sqlalchemy import Column
+from sqlalchemy import Column, Connection
 
 from alfred_refs.mapping.keys import EntityKey, Key, Ref
 from alfred_refs.store.values import (
@@ -45,6 +45,10 @@ from alfred_refs.store.values import (
     ActivityRecord,
     Actor,
     Address,
+    CallEntry,
+    CallState,
+    CallValues,
+    ChangeEntry,
     ConversationInfo,
     DraftEdit,
     DraftEntry,
@@ -52,6 +56,7 @@ from alfred_refs.store.values import (
     Entry,
     Exported,
     Gone,
+    NewCall,
     NewDraft,
     RegistryStats,
     StepEntry,
@@ -65,8 +70,9 @@ class Store(Protocol):
     transaction. Those that a session calls make one round trip.
 
     If the conversation belongs to another owner, `known`, `labelled`, `namesakes`, `mark`,
-    `label`, `edit_drafts` and `confirm_drafts` find nothing in it, `touch` does nothing, and all
-    other methods that take an address raise `UnknownConversationError`.
+    `label`, `edit_drafts`, `confirm_drafts`, `update_call` and `lock_call` find nothing in it,
+    `touch` does nothing, and all other methods that take an address raise
+    `UnknownConversationError`.
 
     Example:
         >>> from alfred_refs.store import Address
@@ -285,6 +291,112 @@ class Store(Protocol):
 
     def steps(self, address: Address, turns: int, turn: int | None = None) -> Sequence[StepEntry]:
         """Return the steps of the last turns, in order; the arguments are those of `activity`."""
+
+    # Calls
+
+    def add_call(
+        self,
+        address: Address,
+        new: NewCall,
+        changes: Sequence[ChangeEntry] = (),
+        turn: int | None = None,
+        connection: Connection | None = None,
+    ) -> CallEntry:
+        """Store a call with the rows that it changed, and return it with its number.
+
+        The conversation is begun if it does not exist, and counts as used. If it has a call with
+        this `call_id` already, that is returned, and nothing is stored.
+
+        Args:
+            address: of the conversation.
+            new: the call.
+            changes: in any order.
+            turn: in which it was called; `None`: the current one.
+            connection: one of the application's for which `is_on` is true: the call is stored when
+                its transaction commits, and until then other calls of the conversation wait to be
+                stored. `None`: it is stored when the method returns.
+
+        Raises:
+            ValueError: arguments, plan or answer are not JSON.
+        """
+
+    def update_call(
+        self,
+        address: Address,
+        number: int,
+        *,
+        expected: CallState,
+        changes: Sequence[ChangeEntry] = (),
+        connection: Connection | None = None,
+        **values: Unpack[CallValues],
+    ) -> CallEntry | None:
+        """Change a call that is in an expected state; return it, or `None` if it is not.
+
+        Of several that expect the same state at the same time, one changes it. `decided_at` is set
+        when the call leaves its first state, `"waiting"` or `"doing"`.
+
+        Args:
+            address: of the conversation.
+            number: of the call.
+            expected: its state. A call that waited for too long is `"expired"`.
+            changes: to add to those that the call has.
+            connection: as for `add_call`.
+            **values: what to set.
+        """
+
+    def lock_call(self, address: Address, number: int, connection: Connection) -> CallEntry | None:
+        """Lock a call until the end of a transaction, and return it; `None` if it is unknown.
+
+        Args:
+            address: of the conversation.
+            number: of the call.
+            connection: as for `add_call`.
+        """
+
+    def calls(
+        self,
+        address: Address,
+        *,
+        numbers: Collection[int] | None = None,
+        call_id: str | None = None,
+        turn: int | None = None,
+        ref: str | None = None,
+        states: Collection[CallState] | None = None,
+        limit: int = 1000,
+    ) -> Sequence[CallEntry]:
+        """Return calls in order; if there are more than the limit, the last ones.
+
+        Args:
+            address: of the conversation.
+            numbers: only those of these numbers.
+            call_id: only the one to which the framework gave this id.
+            turn: only those of this turn.
+            ref: only those that changed this row.
+            states: only those in one of these states.
+            limit: the largest number to return.
+        """
+
+    def changes(self, address: Address, calls: Collection[int]) -> Sequence[ChangeEntry]:
+        """Return the rows that calls changed, in order of the calls and of their places."""
+
+    def waiting(
+        self, owner: str | EllipsisType | None = ..., limit: int | None = None
+    ) -> Sequence[tuple[str, str | None, CallEntry]]:
+        """Return the calls of all conversations that wait for a decision, the oldest first.
+
+        Args:
+            owner: as for `conversations`.
+            limit: at most so many; not negative.
+
+        Returns:
+            the id of the conversation, its owner, and the call.
+        """
+
+    def is_on(self, connection: Connection) -> bool:
+        """Return whether a connection is to the store's own database.
+
+        Then calls can be stored in its transaction. It is found out once for each engine.
+        """
 
     # Turns
 

@@ -6,15 +6,14 @@ verifies that the two agree. `migrate` runs the scripts on a database, given its
 the wheel.
 
 >>> sorted(metadata.tables)[:3]
-['alfred_refs_activity', 'alfred_refs_conversation', 'alfred_refs_counter']
+['alfred_refs_activity', 'alfred_refs_call', 'alfred_refs_change']
 >>> with engine.connect() as connection:
 ...     current_revision(connection) == revisions()[-1].revision
 True
 
 Why the tables are as they are:
 
-- every primary key and index starts with the conversation, so that the tables can be partitioned
-  by it;
+- every primary key starts with the conversation, so that the tables can be partitioned by it;
 - in the mappings, of which there are very many, two bytes identify the entity: its kind, which the
   conversation's counters map to a name;
 - a conversation that is forgotten leaves its counters behind (a digest, names of entities and
@@ -45,6 +44,7 @@ from sqlalchemy import (
     Column,
     Connection,
     DateTime,
+    Double,
     Engine,
     Index,
     Integer,
@@ -207,6 +207,68 @@ steps = Table(
     Column("number", Integer, primary_key=True, comment="in its turn, from 1"),
     Column("content", JSON, nullable=False, comment="what a step did and noted; refs, never keys"),
     comment="what the steps of agents left, for some turns",
+)
+
+# The order of the columns leaves no padding between them on disk.
+calls = Table(
+    "alfred_refs_call",
+    metadata,
+    Column("conversation", Uuid, nullable=False),
+    Column("number", Integer, nullable=False, comment="1, 2, ... in the conversation"),
+    Column("turn", Integer, nullable=False, comment="in which it was called"),
+    Column("asked_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("decided_at", DateTime(timezone=True), comment="when it stopped waiting, or was done"),
+    Column("expires_at", DateTime(timezone=True), comment="null: it waits for ever"),
+    Column("seconds", Double, comment="how long it took"),
+    Column("undoes", Integer, comment="the number of the call that it undoes"),
+    Column("tool", Text, nullable=False),
+    Column(
+        "state",
+        Text,
+        nullable=False,
+        comment="waiting, doing, done, rejected or expired; waiting is expired after expires_at",
+    ),
+    Column("actor", Text, nullable=False, comment="model or user: who called it"),
+    Column("acting_user", Text, comment="on whose behalf; null: not known"),
+    Column("call_id", Text, comment="the id that the framework gave it; null: none"),
+    Column("decided_by", Text, comment="who decided; null: nobody"),
+    Column("reason", Text, comment="why it was rejected"),
+    Column("token", Text, comment="what binds a decision to the plan"),
+    Column("arguments", JSON, comment="refs, never keys; null: deleted by age, or erased"),
+    Column("plan", JSON, comment="what it would change; refs, never keys"),
+    Column("answer", JSON, comment="what it returned; refs, never keys"),
+    PrimaryKeyConstraint("conversation", "number"),
+    Index(
+        "alfred_refs_call_id",
+        *("conversation", "call_id"),
+        unique=True,
+        postgresql_where=text("call_id IS NOT NULL"),
+    ),
+    # of all conversations, the oldest first
+    Index("alfred_refs_call_waiting", "asked_at", postgresql_where=text("state = 'waiting'")),
+    comment="calls of tools that changed rows, or wait for a decision; numbers have no gaps",
+)
+
+changes = Table(
+    "alfred_refs_change",
+    metadata,
+    Column("conversation", Uuid, nullable=False),
+    Column("call", Integer, nullable=False, comment="the number of the call"),
+    Column("place", Integer, nullable=False, comment="in the call"),
+    Column("table_name", Text, nullable=False, comment="of the row, with its schema"),
+    Column("ref", Text, comment="of the row; null: it has none"),
+    Column("label", Text, comment="what people called the row; null: not known, or deleted"),
+    Column("action", Text, nullable=False, comment="created, updated or deleted"),
+    Column("key", JSON, nullable=False, comment="the primary key of the row, by column"),
+    Column("before", JSON, comment="values before the call; null: a new row, or deleted by age"),
+    Column("after", JSON, comment="values after it; null: a deleted row, or deleted by age"),
+    PrimaryKeyConstraint("conversation", "call", "place"),
+    Index(
+        "alfred_refs_change_ref",
+        *("conversation", "ref"),
+        postgresql_where=text("ref IS NOT NULL"),
+    ),
+    comment="rows that calls changed",
 )
 
 # Migrations

@@ -1,8 +1,9 @@
 """SQL of the PostgreSQL store: typed statements, and the conditions that they share.
 
 The statement that a method sends is next to that method, in `postgres_refs`, `postgres_drafts`,
-`postgres_activity` or `postgres`. It is text, with `:p_entity` for a parameter. `typed_text` gives
-each parameter its SQLAlchemy type, so that every driver sends it with the cast that it needs:
+`postgres_activity`, `postgres_calls` or `postgres`. It is text, with `:p_entity` for a parameter.
+`typed_text` gives each parameter its SQLAlchemy type, so that every driver sends it with the cast
+that it needs:
 
 >>> statement = typed_text(
 ...     "SELECT id, turn FROM alfred_refs_conversation WHERE conversation = :p_conversation",
@@ -40,6 +41,7 @@ from sqlalchemy import (
     ARRAY,
     Boolean,
     DateTime,
+    Double,
     Integer,
     Interval,
     LargeBinary,
@@ -60,17 +62,21 @@ _TYPES: Mapping[Any, str] = {
     Uuid: "p_conversation p_new p_after",
     LargeBinary: "p_key",
     Text: "p_id p_owner p_table p_entity p_after_entity p_gone p_tables p_actor p_reason"
-    " p_content",
-    Integer: "p_number p_limit p_turn p_turns_back",
+    " p_content p_tool p_arguments p_state p_user p_call_id p_plan p_token p_answer p_expected"
+    " p_decided_by p_ref",
+    Integer: "p_number p_limit p_turn p_turns_back p_begun p_undoes",
     SmallInteger: "p_taken",
     Boolean: "p_of_any",
-    Interval: "p_unused_for",
+    Interval: "p_unused_for p_expires_in p_older_than",
+    Double: "p_seconds",
     DateTime(timezone=True): "p_begun_at",
     ARRAY(Uuid): "p_chosen",
     ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations"
-    " p_noted p_actions p_actors p_reasons p_fields",
+    " p_noted p_actions p_actors p_reasons p_fields"
+    " p_given p_table_names p_refs p_row_keys p_befores p_afters",
     ARRAY(LargeBinary): "p_keys p_noted_keys",
-    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits p_first_turns",
+    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits p_first_turns"
+    " p_places",
     ARRAY(Boolean): "p_demoted",
 }
 _PARAMETERS = {name: type_ for type_, names in _TYPES.items() for name in names.split()}

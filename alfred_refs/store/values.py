@@ -13,6 +13,8 @@ Every method of `Store` takes an address first; what the others are is a list of
 - drafts: `NewDraft` and `DraftEdit` go in, `DraftEntry` comes out;
 - activity: `Activity` goes in, and `ActivityEntry`, in an `ActivityRecord`, comes out;
 - steps of agents: text goes in, and `StepEntry` comes out;
+- calls of tools: `NewCall` and `CallValues` go in, `CallEntry` comes out, and `ChangeEntry`, a row
+  that a call changed, does both;
 - conversations: `ConversationInfo` and `RegistryStats` are for operators, `Exported` is one
   conversation as a whole.
 
@@ -37,7 +39,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from alfred_refs.errors import ConversationIdError, EntityTableError
 from alfred_refs.mapping.keys import EntityKey, Key, Ref
@@ -63,6 +65,12 @@ Action = Literal["read", "linked", "created", "updated", "deleted", "mentioned"]
 
 Actor = Literal["model", "user"]
 """Who did it: the model, by tools, or the user, in the application's own screens."""
+
+CallState = Literal["waiting", "doing", "done", "rejected", "expired"]
+"""The state of a call: it waits for a decision, is being executed, or was decided."""
+
+ChangeAction = Literal["created", "updated", "deleted"]
+"""What a call did with a row."""
 
 
 # Addresses
@@ -401,6 +409,151 @@ class StepEntry:
     turn: int
     number: int
     content: str = field(repr=False)
+
+
+# Calls
+
+
+@dataclass(frozen=True, slots=True)
+class NewCall:
+    """A call of a tool, to be stored.
+
+    Attributes:
+        tool: its name.
+        arguments: JSON values; they contain refs, never keys.
+        state: `"waiting"` for one that needs a decision, `"doing"` or `"done"` for others.
+        actor: who called it.
+        user: the acting user as text; `None` if that is not known.
+        call_id: the framework's id of the call. A conversation has one call of each id.
+        plan: what the call would change, as JSON values; `None` without one.
+        token: what binds a decision to the plan; `None` without one.
+        answer: what the call returned, as JSON values; `None` as long as it returned nothing.
+        undoes: the number of the call that it undoes; `None` if it undoes none.
+        expires_in: how long it waits; `None` for as long as it takes.
+        seconds: how long it took; `None` if that is not known.
+
+    Example:
+        >>> NewCall("db_delete", {"table": "recipes", "ids": ["recipe_1"]}, "waiting", "model")
+        NewCall(tool='db_delete', state='waiting', actor='model', user=None, call_id=None, ...)
+    """
+
+    tool: str
+    arguments: Any = field(repr=False)
+    state: CallState
+    actor: Actor
+    user: str | None = None
+    call_id: str | None = None
+    plan: Any | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    answer: Any | None = field(default=None, repr=False)
+    undoes: int | None = None
+    expires_in: timedelta | None = None
+    seconds: float | None = None
+
+
+class CallValues(TypedDict, total=False):
+    """The values of a call that `Store.update_call` sets; the others stay as they are.
+
+    Example:
+        >>> store, address = PostgresStore(engine), Address("chat-7")
+        >>> call = store.add_call(address, NewCall("db_delete", {}, "waiting", "model"))
+        >>> values: CallValues = {"state": "rejected", "decided_by": "ann"}
+        >>> store.update_call(address, call.number, expected="waiting", **values).state
+        'rejected'
+    """
+
+    state: CallState
+    turn: int
+    plan: Any | None
+    token: str | None
+    answer: Any | None
+    decided_by: str | None
+    reason: str | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallEntry:
+    """A call of a tool as it is stored.
+
+    Attributes:
+        number: 1 for the conversation's first call, and one more for each one after it.
+        turn: the turn in which it was called.
+        tool: its name.
+        arguments: JSON values; `None` once they were deleted by age or erased.
+        state: a call that waited for too long is `"expired"`.
+        actor: who called it.
+        user: the acting user as text; `None` if that is not known.
+        call_id: the framework's id of the call, if it gave one.
+        plan: what the call would change, as JSON values; `None` without one.
+        token: what binds a decision to the plan; `None` without one.
+        answer: what the call returned, as JSON values; `None` as long as it returned nothing.
+        undoes: the number of the call that it undoes; `None` if it undoes none.
+        decided_by: who decided; `None` if nobody did.
+        reason: why it was rejected, in the words of whoever did; `None` without a reason.
+        asked_at: when it was stored.
+        decided_at: when it stopped waiting, or else when it was done; `None` before that.
+        expires_at: when it stops waiting by itself; `None` if it does not.
+        seconds: how long it took; `None` if that is not known.
+
+    Example:
+        >>> store = PostgresStore(engine)
+        >>> new = NewCall("db_read", {"table": "recipes"}, "done", "model")
+        >>> call = store.add_call(Address("chat-7"), new)
+        >>> call.number, call.turn, call.state, call.arguments
+        (1, 0, 'done', {'table': 'recipes'})
+    """
+
+    number: int
+    turn: int
+    tool: str
+    arguments: Any | None = field(repr=False)
+    state: CallState
+    actor: Actor
+    user: str | None
+    call_id: str | None
+    plan: Any | None = field(repr=False)
+    token: str | None = field(repr=False)
+    answer: Any | None = field(repr=False)
+    undoes: int | None
+    decided_by: str | None
+    reason: str | None = field(repr=False)
+    asked_at: datetime
+    decided_at: datetime | None
+    expires_at: datetime | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEntry:
+    """A row that a call changed.
+
+    Attributes:
+        call: the number of the call; of no meaning where a change is given to the store.
+        place: its place in the call, which no other change of the call has.
+        table: its table, with its schema.
+        ref: of the row; `None` without one.
+        label: what people called the row; `None` if that is not known.
+        action: what was done with it.
+        key: the row's primary key, by column.
+        before: the row's values before the call, by column; `None` for a new row.
+        after: those after it; `None` for a deleted row.
+
+    Example:
+        >>> key, before = {"id": "7"}, {"name": "Soup"}
+        >>> ChangeEntry(0, 1, "recipes", "recipe_1", "Soup", "deleted", key, before, None)
+        ChangeEntry(call=0, place=1, table='recipes', ref='recipe_1', action='deleted')
+    """
+
+    call: int
+    place: int
+    table: str
+    ref: str | None
+    label: str | None = field(repr=False)
+    action: ChangeAction
+    key: Mapping[str, str | None] = field(repr=False)
+    before: Mapping[str, str | None] | None = field(repr=False)
+    after: Mapping[str, str | None] | None = field(repr=False)
 
 
 def json_text(value: Any) -> str:

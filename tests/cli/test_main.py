@@ -61,8 +61,8 @@ def test_migrate_creates_the_tables(database_url: str) -> None:
     runner = CliRunner()
     assert runner.invoke(alfred_refs, ["current", database_url]).output == "none\n"
     migrated = runner.invoke(alfred_refs, ["migrate", database_url])
-    assert migrated.output == "the registry's tables are at revision 0007\n"
-    assert runner.invoke(alfred_refs, ["current", database_url]).output == "0007\n"
+    assert migrated.output == "the registry's tables are at revision 0008\n"
+    assert runner.invoke(alfred_refs, ["current", database_url]).output == "0008\n"
 
 
 def test_tables_of_the_applications_alembic_are_not_migrated(engine: Engine) -> None:
@@ -94,7 +94,7 @@ def test_url_may_come_from_the_environment(database_url: str) -> None:
     """From `ALFRED_REFS_DATABASE_URL`, if no URL is passed."""
     environ = {"ALFRED_REFS_DATABASE_URL": database_url}
     result = CliRunner().invoke(alfred_refs, ["migrate"], env=environ)
-    assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0007\n")
+    assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0008\n")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_installed_command_migrates(command: list[str], database_url: str, tmp_p
     done = _run([*command, "migrate", database_url], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        "the registry's tables are at revision 0007\n",
+        "the registry's tables are at revision 0008\n",
         "",
     )
 
@@ -136,7 +136,7 @@ def test_installed_command_prints_errors_on_standard_error(
     database_url: str, tmp_path: Path
 ) -> None:
     """One line, without traceback and password."""
-    url = make_url(database_url).set(database="nonesuch", password="hunter2")  # noqa: S106
+    url = make_url(database_url).set(database="nonesuch", password="hunter2")
     done = _run([str(SCRIPT), "current", url.render_as_string(hide_password=False)], tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith("Error: the registry's database 'nonesuch' cannot be reached; ")

@@ -229,7 +229,7 @@ async def test_names_are_each_principals_own_where_rows_have_no_owners(
         ("host", None),
     ]
     for client_id, subject in principals:
-        token = AccessToken(token="t", client_id=client_id, scopes=[], subject=subject)  # noqa: S106
+        token = AccessToken(token="t", client_id=client_id, scopes=[], subject=subject)
         known = auth_context_var.set(AuthenticatedUser(token))
         async with Client(server_of(desk, name="shop")) as client:
             await client.call_tool("db_read", ORDERS)

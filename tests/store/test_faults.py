@@ -203,7 +203,7 @@ def role(administrator: Engine) -> Iterator[URL]:
     name = f"role_{uuid.uuid4().hex}"
     run(administrator, f"create role {name} login password 'pw' connection limit 1")
     run(administrator, f"grant select on {', '.join(metadata.tables)} to {name}")
-    yield administrator.url.set(username=name, password="pw")  # noqa: S106
+    yield administrator.url.set(username=name, password="pw")
     run(administrator, f"drop owned by {name}", f"drop role {name}")
 
 

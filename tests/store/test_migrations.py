@@ -30,7 +30,8 @@ ROOT = Path(__file__).parents[2]
 ALEMBIC = Path(sys.executable).with_name("alembic")
 
 TABLES = [
-    *("alfred_refs_activity", "alfred_refs_conversation", "alfred_refs_counter"),
+    *("alfred_refs_activity", "alfred_refs_call", "alfred_refs_change"),
+    *("alfred_refs_conversation", "alfred_refs_counter"),
     *("alfred_refs_draft", "alfred_refs_mapping", "alfred_refs_step"),
 ]
 

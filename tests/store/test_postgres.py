@@ -619,7 +619,7 @@ def test_a_database_without_the_tables_is_told_how_to_get_them(engine: Engine) -
 def test_an_unreachable_database_is_told_by_name(database_url: str, driver: str) -> None:
     """The error names the database and not the password; the driver's own is its cause."""
     url = make_url(database_url).set(drivername=f"postgresql+{driver}", host="127.0.0.1", port=1)
-    url = url.set(query={}, password="pw")  # noqa: S106
+    url = url.set(query={}, password="pw")
     store = PostgresStore(create_engine(url))
 
     with pytest.raises(RegistryUnreachableError) as caught:

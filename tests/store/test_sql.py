@@ -43,6 +43,9 @@ READS_MORE = {
     ),
     **dict.fromkeys(["demote", "drop", "retain"], "the same"),
     "activity": "without statistics the server sorts what was done in the last turns",
+    "calls": "a generic plan cannot know which of the conditions are given",
+    "forget_call": "the conversation is deleted",
+    "forget_change": "the conversation is deleted",
     "fork_mapping": "the conversation is copied",
     "forget_mapping": "the conversation is deleted",
     "fork_draft": "the conversation is copied",
@@ -59,7 +62,7 @@ def registry(
     """A connection to a database with a registry in use for long, or filled a moment ago."""
     with database_like(administration) as url, client(url) as registry:
         schema.migrate(url)
-        for table in ("mapping", "draft", "activity"):
+        for table in ("mapping", "draft", "activity", "call", "change"):
             registry.execute(f"alter table alfred_refs_{table} set (autovacuum_enabled = off)")
         registry.execute(FILL)
         registry.execute(request.param)

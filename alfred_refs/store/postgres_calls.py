@@ -1,0 +1,475 @@
+"""Calls of tools in PostgreSQL: those that wait for a decision, and what was changed by others.
+
+`PostgresCalls` is the part of `PostgresStore` that is about calls. Each statement is a class
+attribute above the method that sends it.
+
+>>> store = PostgresCalls(engine)
+>>> address, arguments = Address("chat-7"), {"table": "recipes", "ids": ["recipe_1"]}
+>>> store.add_call(address, NewCall("db_delete", arguments, "waiting", "model")).number
+1
+>>> call = store.update_call(address, 1, expected="waiting", state="rejected", decided_by="ann")
+>>> call.state, store.update_call(address, 1, expected="waiting", state="done")
+('rejected', None)
+
+Calls are the one part of the registry that may be written in the application's transaction, so
+that a call is stored if and only if the rows that it changed are. `is_on` returns whether a
+connection is to the registry's own database, where that is possible. Such a connection may have
+another `search_path`, so the statements that are sent on it name the schema of the tables.
+
+How calls get their numbers: each statement takes the highest one and adds one. If another
+transaction has the same number, the statement waits for its end, and is repeated if that was
+committed. So numbers have no gaps, and the calls of one conversation are committed one after the
+other. Nothing else waits: a call does not lock the conversation's row against minting, only
+against being deleted, as a foreign key would.
+
+Limits: a transaction that has added a call, and waits for another connection to add one in the
+same conversation, waits for itself; the store's own connections give up after `_PATIENCE`. In a
+transaction of isolation level REPEATABLE READ, a call that another one has preceded raises the
+server's serialization failure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Unpack, cast
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import TextClause
+from sqlalchemy.exc import DBAPIError
+
+from alfred_refs import sqla
+from alfred_refs.errors import (
+    RegistryBusyError,
+    RegistryFailedError,
+    RegistryTablesError,
+    RegistryUnreachableError,
+    UnknownConversationError,
+)
+from alfred_refs.store.connections import fault_of
+from alfred_refs.store.postgres_refs import PostgresRefs
+from alfred_refs.store.sql import MINE, UNNOTED, address_parameters, typed_text
+from alfred_refs.store.values import (
+    Address,
+    CallEntry,
+    CallState,
+    CallValues,
+    ChangeEntry,
+    NewCall,
+    json_text,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine, Executable, Row
+
+_PATIENCE = timedelta(seconds=30)
+"""How long the store's own connections wait for the transaction of another call."""
+
+# column -> the value that is read, in the order of `CallEntry`
+_READ = {
+    "number": "number",
+    "turn": "turn",
+    "tool": "tool",
+    "arguments": "CAST(arguments AS text)",
+    "state": "CASE WHEN state = 'waiting' AND expires_at <= statement_timestamp()"
+    " THEN 'expired' ELSE state END",
+    "actor": "actor",
+    "acting_user": "acting_user",
+    "call_id": "call_id",
+    "plan": "CAST(plan AS text)",
+    "token": "token",
+    "answer": "CAST(answer AS text)",
+    "undoes": "undoes",
+    "decided_by": "decided_by",
+    "reason": "reason",
+    "asked_at": "asked_at",
+    "decided_at": "decided_at",
+    "expires_at": "expires_at",
+    "seconds": "seconds",
+}
+_ENTRY = ", ".join(f"{value} AS {name}" for name, value in _READ.items())
+_NAMES = ", ".join(_READ)
+_STATE = _READ["state"]
+
+# the values that `CallValues` may have, and what they are set to
+_SET = {name: f":p_{name}" for name in CallValues.__annotations__} | {
+    "plan": "CAST(:p_plan AS json)",
+    "answer": "CAST(:p_answer AS json)",
+}
+
+# Adds the changes of a call to the WITH queries of a statement that writes the call.
+_ADD_CHANGES = """
+    INSERT INTO alfred_refs_change
+        (conversation, call, place, table_name, ref, label, action, key, before, after)
+    SELECT
+        :p_conversation, written.number, new.place, new.table_name, new.ref, new.label, new.action,
+        CAST(new.key AS json), CAST(new.before AS json), CAST(new.after AS json)
+    FROM written CROSS JOIN unnest(
+        CAST(:p_places AS integer[]), CAST(:p_table_names AS text[]), CAST(:p_refs AS text[]),
+        CAST(:p_labels AS text[]), CAST(:p_actions AS text[]), CAST(:p_row_keys AS text[]),
+        CAST(:p_befores AS text[]), CAST(:p_afters AS text[])
+    ) AS new (place, table_name, ref, label, action, key, before, after)
+"""
+
+_CHANGE = """
+    call, place, table_name, ref, label, action, CAST(key AS text) AS key,
+    CAST(before AS text) AS before, CAST(after AS text) AS after
+"""
+
+
+class PostgresCalls(PostgresRefs):
+    """The part of `PostgresStore` that is about calls and the rows that they changed."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._schema: str | None = None
+        # engine of an application -> whether it is on the registry's database
+        self._is_on: WeakKeyDictionary[Engine, bool] = WeakKeyDictionary()
+        # statement -> the same with the schema of the tables
+        self._with_schema: dict[Executable, Executable] = {}
+
+    # The application's connections
+
+    # The time when the server started is its identity: a copy of its files, such as a standby, has
+    # the same system identifier, and any role may read it.
+    _PLACE = typed_text("""
+        SELECT
+            CAST(extract(epoch FROM pg_postmaster_start_time()) AS text)
+                || ' ' || current_database() AS database,
+            CAST(CAST((
+                SELECT relnamespace FROM pg_class
+                WHERE oid = to_regclass('alfred_refs_conversation')
+            ) AS regnamespace) AS text) AS schema
+    """)
+
+    def is_on(self, connection: Connection) -> bool:
+        if connection.dialect.name != "postgresql":
+            return False
+        engine = sqla.root_of(connection.engine)
+        if engine not in self._is_on:
+            theirs, ours = connection.execute(self._PLACE).one(), self._place()
+            self._is_on[engine] = theirs.database == ours.database
+        return self._is_on[engine]
+
+    def _place(self) -> Row[Any]:
+        """Return server, database and schema of the registry."""
+        [place] = self._read(self._PLACE, {})
+        self._schema = place.schema
+        return place
+
+    def _execute_on(
+        self, connection: Connection, statement: Executable, values: Mapping[str, Any]
+    ) -> Sequence[Sequence[Any]]:
+        """Execute a statement on the application's connection, whatever its `search_path`.
+
+        Errors are those of SQLAlchemy, as in all the rest of the application's transaction.
+        """
+        if statement not in self._with_schema:
+            schema = self._schema or self._place().schema
+            if schema is None:
+                raise RegistryTablesError(self._application.url.database or "")
+            qualified = f"{schema}.alfred_refs_".replace(":", r"\:")
+            sql = re.sub(r"\balfred_refs_", lambda _: qualified, cast(TextClause, statement).text)
+            self._with_schema[statement] = typed_text(sql)
+        try:
+            return connection.execute(self._with_schema[statement], values).all()
+        except DBAPIError as error:
+            fault = fault_of(error, self._application.url.database or "")
+            if fault is not None and isinstance(fault.error, RegistryTablesError):
+                raise fault.error from None
+            raise
+
+    # Adding. The lock on the conversation's row is that of a foreign key: the row can be updated,
+    # as minting does, but not deleted. A transaction of REPEATABLE READ may not see a conversation
+    # that was begun after it: then `p_begun` is its turn.
+
+    _WAIT = typed_text(f"""
+        SELECT set_config('lock_timeout', '{_PATIENCE.total_seconds():.0f}s', true)
+        WHERE current_setting('lock_timeout') = '0'
+    """)
+    _ADD_CALL = typed_text(f"""
+        WITH own AS (
+            SELECT turn, {UNNOTED} AS unnoted FROM alfred_refs_conversation
+            WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
+            FOR KEY SHARE
+        ), begun AS (
+            SELECT turn FROM own
+            UNION ALL
+            SELECT :p_begun WHERE :p_begun IS NOT NULL AND NOT EXISTS (SELECT FROM own)
+        ), known AS (
+            SELECT {_ENTRY} FROM alfred_refs_call
+            WHERE conversation = :p_conversation AND call_id = :p_call_id
+                AND EXISTS (SELECT FROM begun)
+        ), written AS (
+            INSERT INTO alfred_refs_call (
+                conversation, number, turn, asked_at, decided_at, expires_at, seconds, undoes,
+                tool, state, actor, acting_user, call_id, token, arguments, plan, answer
+            )
+            SELECT
+                :p_conversation,
+                1 + coalesce((
+                    SELECT max(number) FROM alfred_refs_call
+                    WHERE conversation = :p_conversation
+                ), 0),
+                coalesce(:p_turn, begun.turn),
+                statement_timestamp(),
+                CASE WHEN :p_state NOT IN ('waiting', 'doing') THEN statement_timestamp() END,
+                statement_timestamp() + CAST(:p_expires_in AS interval),
+                :p_seconds, :p_undoes, :p_tool, :p_state, :p_actor, :p_user, :p_call_id, :p_token,
+                CAST(:p_arguments AS json), CAST(:p_plan AS json), CAST(:p_answer AS json)
+            FROM begun
+            WHERE NOT EXISTS (SELECT FROM known)
+            ON CONFLICT DO NOTHING
+            RETURNING {_ENTRY}
+        ), changed AS ({_ADD_CHANGES})
+        SELECT EXISTS (SELECT FROM begun) AS mine, (SELECT unnoted FROM own), entry.*
+        FROM (SELECT 1) AS always
+        LEFT JOIN (SELECT * FROM known UNION ALL SELECT * FROM written) AS entry ON true
+    """)
+
+    # Begins the conversation in a transaction of its own, as minting does.
+    _BEGIN_FOR_CALL = typed_text("""
+        INSERT INTO alfred_refs_conversation AS conversations (conversation, id, owner)
+        VALUES (:p_conversation, :p_id, :p_owner)
+        ON CONFLICT (conversation) DO UPDATE SET used_at = excluded.used_at
+        WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
+        RETURNING turn
+    """)
+
+    def add_call(
+        self,
+        address: Address,
+        new: NewCall,
+        changes: Sequence[ChangeEntry] = (),
+        turn: int | None = None,
+        connection: Connection | None = None,
+    ) -> CallEntry:
+        values = {
+            **address_parameters(address),
+            **_change_parameters(changes),
+            "p_tool": new.tool,
+            "p_arguments": json_text(new.arguments),
+            "p_state": new.state,
+            "p_actor": new.actor,
+            "p_user": new.user,
+            "p_call_id": new.call_id,
+            "p_plan": _json_or_none(new.plan),
+            "p_token": new.token,
+            "p_answer": _json_or_none(new.answer),
+            "p_undoes": new.undoes,
+            "p_expires_in": new.expires_in,
+            "p_seconds": new.seconds,
+            "p_turn": turn,
+            "p_begun": None,
+        }
+        while True:
+            if connection is not None:
+                rows = self._execute_on(connection, self._ADD_CALL, values)
+            else:
+                batch, again = [self._WAIT, self._ADD_CALL], new.call_id is not None
+                rows = self._write(batch, values, idempotent=again)
+            [(is_begun, is_unnoted, *entry)] = rows
+            if is_unnoted:
+                # the use is of less worth than the call
+                with suppress(RegistryBusyError, RegistryFailedError, RegistryUnreachableError):
+                    self.touch(address)
+            if entry[0] is not None:
+                return call_entry(entry)
+            if not is_begun:
+                begun = self._write([self._BEGIN_FOR_CALL], values)
+                if not begun:
+                    raise UnknownConversationError(address.id)
+                values["p_begun"] = begun[0][0]
+            # or else another call got the number at the same time
+
+    # Changing. Of several at the same time, each of which expects the state that there is, the
+    # server lets one do it, and shows the others the new state.
+
+    _UPDATE_CALL = typed_text(f"""
+        WITH written AS (
+            UPDATE alfred_refs_call SET
+                {
+        ", ".join(
+            f"{name} = CASE WHEN '{name}' = ANY (CAST(:p_given AS text[]))"
+            f" THEN {value} ELSE {name} END"
+            for name, value in _SET.items()
+        )
+    },
+                decided_at = CASE
+                    WHEN :p_state IS NULL OR :p_state = ({_STATE}) THEN decided_at
+                    WHEN :p_state = 'waiting' THEN NULL
+                    ELSE coalesce(decided_at, statement_timestamp())
+                END
+            WHERE conversation = :p_conversation
+                AND number = :p_number
+                AND ({_STATE}) = :p_expected
+                AND {MINE}
+            RETURNING {_ENTRY}
+        ), changed AS ({_ADD_CHANGES})
+        SELECT * FROM written
+    """)
+
+    def update_call(
+        self,
+        address: Address,
+        number: int,
+        *,
+        expected: CallState,
+        changes: Sequence[ChangeEntry] = (),
+        connection: Connection | None = None,
+        **values: Unpack[CallValues],
+    ) -> CallEntry | None:
+        parameters = {
+            **address_parameters(address),
+            **_change_parameters(changes),
+            **{f"p_{name}": values.get(name) for name in _SET},
+            "p_plan": _json_or_none(values.get("plan")),
+            "p_answer": _json_or_none(values.get("answer")),
+            "p_number": number,
+            "p_expected": expected,
+            "p_given": list(values),
+        }
+        if connection is not None:
+            rows = self._execute_on(connection, self._UPDATE_CALL, parameters)
+        else:
+            rows = self._write([self._WAIT, self._UPDATE_CALL], parameters, idempotent=False)
+        return call_entry(rows[0]) if rows else None
+
+    _LOCK_CALL = typed_text(f"""
+        SELECT {_ENTRY} FROM alfred_refs_call
+        WHERE conversation = :p_conversation AND number = :p_number AND {MINE}
+        FOR UPDATE
+    """)
+
+    def lock_call(self, address: Address, number: int, connection: Connection) -> CallEntry | None:
+        values = address_parameters(address) | {"p_number": number}
+        rows = self._execute_on(connection, self._LOCK_CALL, values)
+        return call_entry(rows[0]) if rows else None
+
+    # Reading
+
+    _CALLS = typed_text(f"""
+        SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, entry.*
+        FROM alfred_refs_conversation
+        LEFT JOIN LATERAL (
+            SELECT {_ENTRY} FROM alfred_refs_call
+            WHERE conversation = :p_conversation
+                AND (CAST(:p_numbers AS integer[]) IS NULL OR number = ANY (:p_numbers))
+                AND (CAST(:p_call_id AS text) IS NULL OR call_id = :p_call_id)
+                AND (CAST(:p_turn AS integer) IS NULL OR turn = :p_turn)
+                AND (CAST(:p_states AS text[]) IS NULL OR ({_STATE}) = ANY (:p_states))
+                AND (CAST(:p_ref AS text) IS NULL OR number IN (
+                    SELECT call FROM alfred_refs_change
+                    WHERE conversation = :p_conversation AND ref = :p_ref
+                ))
+            ORDER BY number DESC
+            LIMIT :p_limit
+        ) AS entry ON true
+        WHERE conversation = :p_conversation
+        ORDER BY entry.number
+    """)
+
+    def calls(
+        self,
+        address: Address,
+        *,
+        numbers: Collection[int] | None = None,
+        call_id: str | None = None,
+        turn: int | None = None,
+        ref: str | None = None,
+        states: Collection[CallState] | None = None,
+        limit: int = 1000,
+    ) -> list[CallEntry]:
+        rows: Sequence[Any] = self._read_own(
+            self._CALLS,
+            address,
+            p_numbers=None if numbers is None else list(numbers),
+            p_call_id=call_id,
+            p_turn=turn,
+            p_ref=ref,
+            p_states=None if states is None else list(states),
+            p_limit=limit,
+        )
+        return [call_entry(entry) for _, *entry in rows if entry[0] is not None]
+
+    _CHANGES = typed_text(f"""
+        SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, entry.*
+        FROM alfred_refs_conversation
+        LEFT JOIN LATERAL (
+            SELECT {_CHANGE} FROM alfred_refs_change
+            WHERE conversation = :p_conversation AND call = ANY (:p_numbers)
+        ) AS entry ON true
+        WHERE conversation = :p_conversation
+        ORDER BY entry.call, entry.place
+    """)
+
+    def changes(self, address: Address, calls: Collection[int]) -> list[ChangeEntry]:
+        rows: Sequence[Any] = self._read_own(self._CHANGES, address, p_numbers=list(calls))
+        return [change_entry(entry) for _, *entry in rows if entry[0] is not None]
+
+    _WAITING = typed_text(f"""
+        SELECT conversations.id, conversations.owner, calls.*
+        FROM (SELECT conversation, {_ENTRY} FROM alfred_refs_call WHERE state = 'waiting') AS calls
+        JOIN alfred_refs_conversation AS conversations USING (conversation)
+        WHERE calls.state = 'waiting'
+            AND (:p_of_any OR conversations.owner IS NOT DISTINCT FROM :p_owner)
+        ORDER BY calls.asked_at, calls.conversation, calls.number
+        LIMIT :p_limit
+    """)
+
+    def waiting(
+        self, owner: str | EllipsisType | None = ..., limit: int | None = None
+    ) -> list[tuple[str, str | None, CallEntry]]:
+        of_any = owner is ...
+        values = {
+            "p_of_any": of_any,
+            "p_owner": None if of_any else owner,
+            "p_limit": limit,
+        }
+        rows = self._read(self._WAITING, values)
+        return [(row.id, row.owner, call_entry(row[3:])) for row in rows]
+
+
+def call_entry(row: Sequence[Any]) -> CallEntry:
+    """Return the call in the columns of `_ENTRY`."""
+    values = dict(zip(_READ, row, strict=True))
+    for name in ("arguments", "plan", "answer"):
+        values[name] = _value_or_none(values[name])
+    return CallEntry(*values.values())
+
+
+def change_entry(row: Sequence[Any]) -> ChangeEntry:
+    """Return the change in the columns of `_CHANGE`."""
+    call, place, table, ref, label, action, key, *images = row
+    before, after = map(_value_or_none, images)
+    return ChangeEntry(call, place, table, ref, label, action, json.loads(key), before, after)
+
+
+def _change_parameters(changes: Sequence[ChangeEntry]) -> dict[str, Any]:
+    """Return the parameters of `_ADD_CHANGES`."""
+    return {
+        "p_places": [change.place for change in changes],
+        "p_table_names": [change.table for change in changes],
+        "p_refs": [change.ref for change in changes],
+        "p_labels": [change.label for change in changes],
+        "p_actions": [change.action for change in changes],
+        "p_row_keys": [json_text(dict(change.key)) for change in changes],
+        "p_befores": [_image(change.before) for change in changes],
+        "p_afters": [_image(change.after) for change in changes],
+    }
+
+
+def _image(values: Mapping[str, str | None] | None) -> str | None:
+    return None if values is None else json_text(dict(values))
+
+
+def _json_or_none(value: Any | None) -> str | None:
+    return None if value is None else json_text(value)
+
+
+def _value_or_none(text: str | None) -> Any | None:
+    return None if text is None else json.loads(text)

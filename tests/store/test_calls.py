@@ -1,0 +1,245 @@
+"""What every store promises of calls and the rows that they changed: the same tests for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from alfred_refs import UnknownConversationError
+from alfred_refs.store import Address, CallEntry, ChangeEntry, NewCall, Store
+
+CHAT, OTHER = Address("chat-7", "ann"), Address("chat-8")
+TAKEN = Address("chat-7", "bob")
+
+ARGUMENTS = {"table": "recipes", "ids": ["recipe_1"], "note": "a\0b \ud83c", "big": 1e22}
+DELETED = ChangeEntry(
+    *(0, 1, "public.recipes", "recipe_1", "Soup", "deleted"),
+    {"id": "7"},
+    {"name": "Soup", "note": None, "text": "a\0b \ud83c"},
+    None,
+)
+LINKED = ChangeEntry(
+    *(0, 2, "public.lines", None, None, "updated"),
+    {"order": "1", "line": "2"},
+    {"recipe_id": "recipe_1"},
+    {"recipe_id": None},
+)
+CREATED = ChangeEntry(0, 1, "recipes", "recipe_2", "Stew", "created", {"id": "8"}, None, {"a": ""})
+
+WAITING = NewCall("db_delete", ARGUMENTS, "waiting", "model")
+DONE = NewCall("db_update", {}, "done", "user")
+
+pytestmark = pytest.mark.tables
+
+
+@pytest.fixture
+def store(any_store: Store) -> Store:
+    """An empty store of each kind."""
+    return any_store
+
+
+def numbers(calls: Any) -> list[int]:
+    """Return the numbers of calls."""
+    return [call.number for call in calls]
+
+
+def test_a_call_is_stored_as_it_was_given(store: Store) -> None:
+    """With all its values, whatever characters and numbers are in them; it begins the chat."""
+    new = NewCall(
+        *("db_delete", ARGUMENTS, "waiting", "model", "ann", "call_1"),
+        plan={"text": "Delete 1 recipe"},
+        token="t",
+        undoes=1,
+        expires_in=timedelta(hours=1),
+        seconds=0.25,
+    )
+
+    call = store.add_call(CHAT, new)
+
+    assert call == CallEntry(
+        *(1, 0, "db_delete", ARGUMENTS, "waiting", "model", "ann", "call_1"),
+        *({"text": "Delete 1 recipe"}, "t", None, 1, None, None),
+        *(call.asked_at, None, call.asked_at + timedelta(hours=1), 0.25),
+    )
+    assert call.asked_at.tzinfo is not None
+    assert store.calls(CHAT) == [call]
+    assert store.describe("chat-7").owner == "ann"
+
+
+def test_calls_are_numbered_from_one_in_each_conversation(store: Store) -> None:
+    """Of the turn that there is, or of the one that is given."""
+    store.begin_turn(CHAT)
+    added = [store.add_call(CHAT, DONE), store.add_call(CHAT, DONE, turn=7)]
+
+    assert [(call.number, call.turn) for call in added] == [(1, 1), (2, 7)]
+    assert store.add_call(OTHER, DONE).number == 1
+
+
+def test_a_call_of_a_known_id_is_the_one_that_is_there(store: Store) -> None:
+    """A framework that repeats a call stores it once, in each conversation."""
+    first = store.add_call(CHAT, replace(WAITING, call_id="call_1"), [DELETED])
+
+    again = store.add_call(CHAT, replace(DONE, call_id="call_1"), [CREATED])
+
+    assert again == first
+    assert store.add_call(CHAT, replace(DONE, call_id="call_2")).number == 2
+    assert store.add_call(OTHER, replace(DONE, call_id="call_1")).tool == "db_update"
+    assert (len(store.calls(CHAT)), len(store.changes(CHAT, [1, 2]))) == (2, 1)
+
+
+def test_changes_are_those_of_their_calls_in_order(store: Store) -> None:
+    """A call has as many as it made; the number of a new one does not count."""
+    store.add_call(CHAT, DONE, [replace(LINKED, call=9), DELETED])
+    store.add_call(CHAT, DONE)
+    store.add_call(CHAT, DONE, [CREATED])
+
+    assert store.changes(CHAT, [3, 1, 2, 8]) == [
+        replace(DELETED, call=1),
+        replace(LINKED, call=1),
+        replace(CREATED, call=3),
+    ]
+    assert store.changes(CHAT, [2]) == store.changes(CHAT, []) == []
+
+
+def test_calls_are_found_by_what_is_known_of_them(store: Store) -> None:
+    """Each condition leaves some out; of more than the limit the last are returned."""
+    store.add_call(CHAT, replace(WAITING, call_id="a"), turn=1)
+    store.add_call(CHAT, DONE, [DELETED, LINKED], turn=1)
+    store.add_call(CHAT, replace(DONE, state="doing"), [CREATED], turn=2)
+    store.add_call(CHAT, DONE, [replace(DELETED, ref="recipe_10")], turn=2)
+
+    assert numbers(store.calls(CHAT)) == [1, 2, 3, 4]
+    assert numbers(store.calls(CHAT, numbers=[3, 1, 9])) == [1, 3]
+    assert numbers(store.calls(CHAT, numbers=[])) == []
+    assert numbers(store.calls(CHAT, call_id="a")) == [1]
+    assert numbers(store.calls(CHAT, call_id="b")) == []
+    assert numbers(store.calls(CHAT, turn=2)) == [3, 4]
+    assert numbers(store.calls(CHAT, ref="recipe_1")) == [2]
+    assert numbers(store.calls(CHAT, ref="recipe_3")) == []
+    assert numbers(store.calls(CHAT, states=["waiting", "doing"])) == [1, 3]
+    assert numbers(store.calls(CHAT, turn=2, states=["done"])) == [4]
+    assert numbers(store.calls(CHAT, limit=2)) == [3, 4]
+    assert numbers(store.calls(CHAT, limit=0)) == []
+    assert (store.calls(OTHER), store.changes(OTHER, [1])) == ([], [])
+
+
+def test_a_call_is_changed_in_the_state_that_is_expected(store: Store) -> None:
+    """What is given is set, to nothing too; the rest stays. A decision is timed once."""
+    asked = store.add_call(CHAT, replace(WAITING, plan={"a": 1}, token="t"))
+
+    planned = store.update_call(CHAT, 1, expected="waiting", plan=None, token="u")
+    assert planned == replace(asked, plan=None, token="u")
+    assert store.update_call(CHAT, 1, expected="doing", state="done") is None
+    assert store.update_call(CHAT, 2, expected="waiting", state="done") is None
+    doing = store.update_call(
+        CHAT, 1, expected="waiting", state="doing", decided_by="eve", reason="of course", turn=4
+    )
+    assert doing is not None
+    assert doing.decided_at is not None
+    assert doing == replace(
+        *(planned,),
+        state="doing",
+        decided_by="eve",
+        reason="of course",
+        turn=4,
+        decided_at=doing.decided_at,
+    )
+    done = store.update_call(
+        *(CHAT, 1), expected="doing", changes=[DELETED], state="done", answer=[1], seconds=0.5
+    )
+    assert done == replace(doing, state="done", answer=[1], seconds=0.5)
+    assert store.calls(CHAT) == [done]
+    assert store.changes(CHAT, [1]) == [replace(DELETED, call=1)]
+
+
+def test_a_call_that_is_to_wait_again_is_not_decided(store: Store) -> None:
+    """What was found to be otherwise than planned is put before people once more."""
+    asked = store.add_call(CHAT, WAITING)
+    store.update_call(CHAT, 1, expected="waiting", state="doing")
+
+    assert store.update_call(CHAT, 1, expected="doing", state="waiting") == asked
+    done = store.add_call(CHAT, DONE)
+    assert done.decided_at == done.asked_at
+
+
+def test_a_call_that_waited_for_too_long_is_expired(store: Store) -> None:
+    """It can neither be decided nor is it listed; what does not expire, waits."""
+    store.add_call(CHAT, replace(WAITING, call_id="a", expires_in=timedelta()))
+    store.add_call(CHAT, replace(WAITING, expires_in=timedelta(hours=1)))
+    store.add_call(CHAT, replace(DONE, expires_in=timedelta()))
+
+    assert [call.state for call in store.calls(CHAT)] == ["expired", "waiting", "done"]
+    assert numbers(store.calls(CHAT, states=["waiting"])) == [2]
+    assert numbers(store.calls(CHAT, states=["expired"])) == [1]
+    assert [call.number for _, _, call in store.waiting()] == [2]
+    assert store.add_call(CHAT, replace(WAITING, call_id="a")).state == "expired"
+    assert store.update_call(CHAT, 1, expected="waiting", state="done") is None
+    noted = store.update_call(CHAT, 1, expected="expired", reason="too late")
+    assert noted is not None
+    assert (noted.state, noted.reason) == ("expired", "too late")
+
+
+def test_what_waits_is_listed_over_all_conversations(store: Store) -> None:
+    """The oldest first, with the conversation and its owner; of one owner, or of none."""
+    for address in (CHAT, OTHER, CHAT):
+        store.add_call(address, WAITING)
+    store.add_call(OTHER, DONE)
+
+    def listed(owner: Any = ..., limit: int | None = None) -> list[tuple[str, str | None, int]]:
+        return [(id_, whose, call.number) for id_, whose, call in store.waiting(owner, limit)]
+
+    assert listed() == [("chat-7", "ann", 1), ("chat-8", None, 1), ("chat-7", "ann", 2)]
+    assert listed("ann") == [("chat-7", "ann", 1), ("chat-7", "ann", 2)]
+    assert (listed(None), listed("bob")) == ([("chat-8", None, 1)], [])
+    assert (listed(limit=1), listed("ann", 0)) == ([("chat-7", "ann", 1)], [])
+    [_, (_, _, call), _] = store.waiting()
+    assert [call] == store.calls(OTHER, states=["waiting"])
+
+
+USES: list[Callable[[Store], object]] = [
+    lambda store: store.add_call(TAKEN, DONE, [DELETED]),
+    lambda store: store.add_call(TAKEN, replace(DONE, call_id="call_1")),
+    lambda store: store.calls(TAKEN),
+    lambda store: store.calls(TAKEN, call_id="call_1"),
+    lambda store: store.changes(TAKEN, [1]),
+    lambda store: store.calls(Address("chat-7")),
+]
+
+
+def test_calls_of_another_owner_are_not_known(store: Store) -> None:
+    """They are refused as unknown, or nothing is found; and nothing is changed."""
+    call = store.add_call(CHAT, replace(WAITING, call_id="call_1"), [DELETED])
+
+    for use in USES:
+        with pytest.raises(UnknownConversationError, match="'chat-7' is not known here"):
+            use(store)
+    assert store.update_call(TAKEN, 1, expected="waiting", state="done") is None
+    assert store.update_call(OTHER, 1, expected="waiting", changes=[CREATED]) is None
+    assert store.waiting("bob") == []
+    assert (store.calls(CHAT), store.changes(CHAT, [1])) == ([call], [replace(DELETED, call=1)])
+
+
+def test_no_call_is_in_a_fork(store: Store) -> None:
+    """What waits in one chat is decided there; what was done was done once."""
+    store.add_call(CHAT, WAITING, [DELETED])
+
+    store.fork(CHAT, "fork")
+
+    fork = Address("fork", "ann")
+    assert (store.calls(fork), store.changes(fork, [1])) == ([], [])
+    assert store.add_call(fork, DONE).number == 1
+    assert len(store.calls(CHAT)) == 1
+
+
+def test_values_do_not_show_what_is_in_a_call() -> None:
+    """A log of the values has no content and no key."""
+    shown = f"{WAITING} {DELETED} {LINKED}"
+
+    assert "Soup" not in shown
+    assert "recipes'" in shown
+    assert "'7'" not in shown
+    assert "ids" not in shown
