@@ -30,7 +30,7 @@ Limits: there are no set-returning functions but `unnest`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -65,6 +65,7 @@ from sqlalchemy import (
     false,
     func,
     select,
+    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, REAL
 from sqlalchemy.sql.elements import Null
@@ -666,6 +667,28 @@ class Query:
             for n, each in enumerate(self.values, start=1)
         ]
 
+    def inside(self, alias: str, change: Callable[[Value], Value] = lambda value: value) -> Query:
+        """Return a SELECT of its rows, which gives each column the type of its value.
+
+        Args:
+            alias: of the subquery.
+            change: is applied to each column.
+        """
+        rows = self.statement.subquery(alias)
+        columns = [
+            replace(each, element=type_coerce(column, each.type))
+            if width(each.type) > width(column.type)
+            else replace(each, element=column)
+            for each, column in zip(self.values, rows.c, strict=True)
+        ]
+        values = [change(each) for each in columns]
+        return Query(select(*labelled(each.element for each in values)), values)
+
+
+def labelled(elements: Iterable[Any]) -> list[Any]:
+    """Return elements with the names of columns: c1, c2 and so on."""
+    return [each.label(f"c{n}") for n, each in enumerate(elements, start=1)]
+
 
 _TABLE = 15  # a table is a subquery with the criteria of its owner, in units of the budget
 
@@ -708,9 +731,7 @@ class Building:
         columns = [each for each in table.columns.values() if self._is_wanted(each.name)]
         columns = columns or list(table.columns.values())[:1]
         self.budget.spend(_TABLE + len(columns))
-        attributes = [
-            getattr(table.model, each.name).label(f"c{n}") for n, each in enumerate(columns, 1)
-        ]
+        attributes = labelled(getattr(table.model, each.name) for each in columns)
         rows = sqla.with_compile_options(select(*attributes).where(*table.visible()))
         alias = (_materialize(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
         values = [
@@ -779,6 +800,19 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
     columns: Sequence[Value] = ()
     subqueries: dict[Any, tuple[Query, int]] = field(default_factory=dict)
+
+    def add(self, source: Source) -> None:
+        """Add an item of FROM.
+
+        Raises:
+            ToolError: there is one of its name.
+        """
+        if source.name in (each.name for each in self.sources):
+            raise invalid_sql(f"{source.name!r} is twice in FROM", "give each a name, with AS")
+        self.sources.append(source)
+        alias: Any = source.from_
+        for n, each in enumerate(source.values, start=1):
+            self.building.names[f"{alias.name}.c{n}"] = f"{source.name}.{each.name}"
 
     def inner(self) -> Scope:
         """Return the scope of a subquery."""

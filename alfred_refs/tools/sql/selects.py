@@ -28,22 +28,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import (
-    CompoundSelect,
-    FromClause,
-    and_,
-    except_,
-    except_all,
-    func,
-    intersect,
-    intersect_all,
-    select,
-    true,
-    tuple_,
-    type_coerce,
-    union,
-    union_all,
-)
+import sqlalchemy as sa
+from sqlalchemy import FromClause
 from sqlglot import expressions as exp
 
 from alfred_refs import sqla
@@ -65,6 +51,7 @@ from alfred_refs.tools.sql.scopes import (
     Source,
     Value,
     bounded_value,
+    labelled,
     require_inspectable,
     unify_values,
     widest,
@@ -99,12 +86,8 @@ class _Rows:
         return found[0]
 
 
-def build_from(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
-    """Build a FROM, and add its items to the scope.
-
-    Raises:
-        ToolError: it has a construct without a builder.
-    """
+def _build_from(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
+    """Build a FROM, and add its items to the scope."""
     (first,) = parts(from_, "this")
     groups = [_from_item(first, scope)]
     for join in joins:
@@ -116,84 +99,78 @@ def build_from(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
     scope.columns = [each for group in groups for each in group.columns]
     last, *others = (group.from_ for group in reversed(groups))
     for each in others:
-        last = each.join(last, true())
+        last = each.join(last, sa.true())
     return last
 
 
 def _from_item(node: Any, scope: Scope) -> _Rows:
-    if isinstance(node, exp.Table):
-        return _table(node, scope)
-    if not isinstance(node, exp.Subquery):
+    """Build a table, a subquery, or joins in parentheses."""
+    joins: Sequence[Any] = ()
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+        node, alias = parts(node, "this", "alias")
+        if alias is not None:
+            raise unsupported("a name for several tables", "name each of them")
+    if isinstance(node, exp.Subquery):
+        this, alias = parts(node, "this", "alias")
+        name, names = _alias(alias)
+        # PostgreSQL 16 does not require an alias
+        name = name or scope.building.alias("n", "a subquery")
+        query = scope.building.query(this, scope.around()).with_names(names, name)
+        from_ = query.statement.subquery(scope.building.alias("t", name))
+        source = Source(name, query.columns_in(from_), from_)
+    elif isinstance(node, exp.Table):
+        this, alias, joins = parts(node, "this", "alias", "joins")
+        if not isinstance(this, exp.Identifier):
+            raise unsupported("a function in FROM", "call it in SELECT, or use a table")
+        name, names = _alias(alias)
+        source = scope.relation(name_of(this), name or name_of(this))
+        if names:
+            raise unsupported("names for columns of a table", "give names in SELECT")
+    else:
         raise unsupported(
             f"{describe_node(node)} in FROM", "use tables, and subqueries in parentheses"
         )
-    this, alias = parts(node, "this", "alias")
-    if isinstance(this, exp.Table):
-        if alias is not None:
-            raise unsupported("a name for several tables", "name each of them")
-        return _table(this, scope)
-    name, names = _alias(alias)
-    if not name:
-        name = scope.building.alias("n", "a subquery")  # PostgreSQL 16 does not require an alias
-    query = scope.building.query(this, scope.around())
-    from_ = query.statement.subquery(scope.building.alias("t", name))
-    return _add_source(Source(name, query.with_names(names, name).columns_in(from_), from_), scope)
-
-
-def _table(node: Any, scope: Scope) -> _Rows:
-    this, alias, joins = parts(node, "this", "alias", "joins")
-    if not isinstance(this, exp.Identifier):
-        raise unsupported("a function in FROM", "call it in SELECT, or use a table")
-    name, names = _alias(alias)
-    source = scope.relation(name_of(this), name or name_of(this))
-    if names:
-        raise unsupported("names for columns of a table", "give names in SELECT")
-    rows = _add_source(source, scope)
+    scope.add(source)
+    rows = _Rows(source.from_, [source], source.values)
     for join in joins or ():
         rows = _join(rows, join, scope)
     return rows
 
 
 def _alias(node: Any) -> tuple[str, list[str]]:
-    if node is None:
-        return "", []
-    this, columns = parts(node, "this", "columns")
+    """Return the name in an alias, and the names of columns."""
+    this, columns = (None, None) if node is None else parts(node, "this", "columns")
     return ("" if this is None else name_of(this)), [name_of(each) for each in columns or ()]
 
 
-def _add_source(source: Source, scope: Scope) -> _Rows:
-    if source.name in (each.name for each in scope.sources):
-        raise invalid_sql(f"{source.name!r} is twice in FROM", "give each a name, with AS")
-    scope.sources.append(source)
-    alias: Any = source.from_
-    names = {f"{alias.name}.c{n}": each.name for n, each in enumerate(source.values, start=1)}
-    scope.building.names.update({sent: f"{source.name}.{each}" for sent, each in names.items()})
-    return _Rows(alias, [source], source.values)
-
-
 def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
-    this, side, kind, method, on, using = parts(
-        node, "this", "side", "kind", "method", "on", "using"
-    )
-    side, kind, method = (str(each or "").upper() for each in (side, kind, method))
+    this, *words, on, using = parts(node, "this", "side", "kind", "method", "on", "using")
+    side, kind, method = (str(each or "").upper() for each in words)
     if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
         raise unsupported(f"{side} {kind} JOIN".strip())
     right = _from_item(this, scope)
     if method not in ("", "NATURAL"):
         raise unsupported(f"{method} JOIN")
     sources, columns = [*left.sources, *right.sources], [*left.columns, *right.columns]
-    names = _in_common(left, right) if method else [name_of(each) for each in using or ()]
+    names = [name_of(each) for each in using or ()]
+    if method:
+        theirs = {each.name for each in right.columns}
+        names = [each for each in dict.fromkeys(e.name for e in left.columns) if each in theirs]
     if names:
-        pairs = [_pair(name, left, right, scope) for name in names]
-        condition = and_(*(one.element == other.element for one, other in pairs))
+        pairs = [
+            unify_values(
+                [left.named(name), right.named(name)], scope.building.literals, f"USING ({name})"
+            )
+            for name in names
+        ]
+        condition = sa.and_(*(one.element == other.element for one, other in pairs))
         rest = [each for each in columns if each.name not in names]
         columns = [*(_merged_column(one, other, side) for one, other in pairs), *rest]
     elif on is not None:
-        condition = condition_of(
-            on, Scope(scope.building, scope.outer, scope.parts, sources, columns)
-        )
+        inner = Scope(scope.building, scope.outer, scope.parts, sources, columns)
+        condition = condition_of(on, inner)
     elif kind == "CROSS" or method:
-        condition = true()
+        condition = sa.true()
     else:
         raise invalid_sql("a JOIN has no ON", "say ON which rows belong together, or CROSS JOIN")
     if side == "RIGHT":
@@ -203,51 +180,38 @@ def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
     return _Rows(from_, sources, columns)
 
 
-def _in_common(left: _Rows, right: _Rows) -> list[str]:
-    theirs = {each.name for each in right.columns}
-    return [name for name in dict.fromkeys(e.name for e in left.columns) if name in theirs]
-
-
-def _pair(name: str, left: _Rows, right: _Rows, scope: Scope) -> Sequence[Value]:
-    """Return the columns of a name on both sides of a join, to compare."""
-    both = [left.named(name), right.named(name)]
-    return unify_values(both, scope.building.literals, f"USING ({name})")
-
-
 def _merged_column(left: Value, right: Value, side: str) -> Value:
     """Return the column that USING makes of two."""
     if side == "FULL":
-        return replace(left, element=func.coalesce(left.element, right.element), column=None)
+        return replace(left, element=sa.func.coalesce(left.element, right.element), column=None)
     return right if side == "RIGHT" else left
 
 
-CLAUSES = ("with_", "order", "limit", "offset")
-"""The clauses that SELECTs and unions share."""
+_CLAUSES = ("with_", "order", "limit", "offset")  # that SELECTs and unions share
 
 _SET_OPERATIONS: Mapping[tuple[str, bool], Callable[..., Any]] = {
-    ("Union", True): union,
-    ("Union", False): union_all,
-    ("Intersect", True): intersect,
-    ("Intersect", False): intersect_all,
-    ("Except", True): except_,
-    ("Except", False): except_all,
+    ("Union", True): sa.union,
+    ("Union", False): sa.union_all,
+    ("Intersect", True): sa.intersect,
+    ("Intersect", False): sa.intersect_all,
+    ("Except", True): sa.except_,
+    ("Except", False): sa.except_all,
 }
 
 
-def with_parts(node: Any, scope: Scope) -> Scope:
+def _with_parts(node: Any, scope: Scope) -> Scope:
     """Add the parts of a WITH to a scope, and return it."""
     with_ = node.args.get("with_")
-    if with_ is None:
-        return scope
-    nodes, recursive = parts(with_, "expressions", "recursive")
+    nodes, recursive = ((), False) if with_ is None else parts(with_, "expressions", "recursive")
     for each in nodes:
         this, alias = parts(each, "this", "alias")
-        name_node, columns = parts(alias, "this", "columns")
-        name, names = name_of(name_node), [name_of(column) for column in columns or ()]
+        name, names = _alias(alias)
         if name in scope.parts:
             raise invalid_sql(f"WITH has two parts {name!r}", "give them names of their own")
+        before = scope.building.budget.spent
         make = _recursive if recursive and _names_itself(this, name) else _part
-        scope.parts[name] = make(this, name, names, scope)
+        query, cte = make(this, name, names, scope)
+        scope.parts[name] = Part(query, cte, scope.building.budget.spent - before)
     return scope
 
 
@@ -256,22 +220,19 @@ def _names_itself(node: Any, name: str) -> bool:
     return any(each.name == name for each in node.find_all(exp.Table))
 
 
-def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
-    before = scope.building.budget.spent
+def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> tuple[Query, Any]:
     query = scope.building.query(node, scope.inner()).with_names(names, name)
-    cte = query.statement.cte(scope.building.alias("q", name))
-    return Part(query, cte, scope.building.budget.spent - before)
+    return query, query.statement.cte(scope.building.alias("q", name))
 
 
-def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
+def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> tuple[Query, Any]:
     """Build a recursive part of WITH."""
-    is_union = isinstance(node, exp.Union) and not any(node.args.get(each) for each in CLAUSES)
+    is_union = isinstance(node, exp.Union) and not any(node.args.get(each) for each in _CLAUSES)
     if not is_union or _names_itself(node.this, name):
         raise unsupported(
             f"{name!r}, which names itself,", "write SELECT ... UNION ALL SELECT ... in it"
         )
     first, second, is_distinct = parts(node, "this", "expression", "distinct")
-    before = scope.building.budget.spent
     start = _closed_query(first, scope.inner()).with_names(names, name)
     cte = start.statement.cte(scope.building.alias("q", name), recursive=True)
     inner = scope.inner()
@@ -283,112 +244,85 @@ def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part
             f"{name!r} begins with NULL where it goes on with refs",
             "begin with rows that have refs, or leave the column out",
         )
-    step = _bounded_step(step, scope)
+    if any(bounded_value(each) is not each for each in step.values):
+        step = step.inside(scope.building.alias("t", "a recursive part"), bounded_value)
     recursive = (cte.union if is_distinct else cte.union_all)(step.statement)
-    rows = replace(start, values=values).evaluated()
-    return Part(rows, recursive, scope.building.budget.spent - before)
+    return replace(start, values=values).evaluated(), recursive
 
 
-def _bounded_step(step: Query, scope: Scope) -> Query:
-    """Return the second SELECT of a recursive part, whose values do not grow without bounds."""
-    bounded = [bounded_value(each) for each in step.values]
-    if all(new is old for new, old in zip(bounded, step.values, strict=True)):
-        return step
-    rows = step.statement.subquery(scope.building.alias("t", "a recursive part"))
-    values = [
-        bounded_value(replace(each, element=rows.c[f"c{n}"]))
-        for n, each in enumerate(step.values, start=1)
-    ]
-    labels = [each.element.label(f"c{n}") for n, each in enumerate(values, start=1)]
-    return Query(select(*labels), values)
-
-
-def build_union(node: Any, scope: Scope) -> Query:
+def _build_union(node: Any, scope: Scope) -> Query:
     """Build a union, with its WITH, order and limit.
 
     Raises:
         ToolError: the columns of its parts do not fit.
     """
-    scope = with_parts(node, scope)
-    left, right, is_distinct = parts(node, "this", "expression", "distinct", *CLAUSES)[:3]
+    scope = _with_parts(node, scope)
+    left, right, is_distinct = parts(node, "this", "expression", "distinct", *_CLAUSES)[:3]
     both = [_closed_query(each, scope.inner()) for each in (left, right)]
     unite = _SET_OPERATIONS[type(node).__name__, bool(is_distinct)]
     values = _matching_columns(both, scope)
     rows = Query(unite(*(each.statement for each in both)), values)
-    if any(
-        width(new.type) > width(old.type) for new, old in zip(values, both[0].values, strict=True)
-    ):
+    pairs = zip(values, both[0].values, strict=True)
+    if any(width(new.type) > width(old.type) for new, old in pairs):
         rows = _as_subquery(rows, scope)
-    return apply_clauses(rows, node, scope)
+    return _apply_clauses(rows, node, scope)
 
 
 def _closed_query(node: Any, scope: Scope) -> Query:
     """Build a query whose rows can be combined with others; its order and limit stay inside."""
     query = scope.building.query(node, scope)
     # the columns of a union are those of its first SELECT, which may have NULL for refs
-    is_closed = query.is_ended or isinstance(query.statement, CompoundSelect)
+    is_closed = query.is_ended or isinstance(query.statement, sa.CompoundSelect)
     return _as_subquery(query, scope) if is_closed else query
 
 
 def _as_subquery(query: Query, scope: Scope) -> Query:
-    """Return a SELECT of the rows of a query."""
-    rows = query.statement.subquery(scope.building.alias("t", "a union"))
-    columns = [rows.c[f"c{n}"] for n in range(1, len(query.values) + 1)]
-    typed = [
-        type_coerce(column, value.type) if width(value.type) > width(column.type) else column
-        for column, value in zip(columns, query.values, strict=True)
-    ]
-    labels = [each.label(f"c{n}") for n, each in enumerate(typed, start=1)]
-    return Query(select(*labels), query.values)
+    """Return a SELECT of the rows of a query, which may give a wider type to a column."""
+    rows = query.inside(scope.building.alias("t", "a union"))
+    return replace(rows, values=query.values)
 
 
 def _matching_columns(queries: Sequence[Query], scope: Scope) -> list[Value]:
-    """Return the columns of combined queries."""
-    first, *others = ([*each.values] for each in queries)
-    for other in others:
-        if len(other) != len(first):
-            raise invalid_sql("parts of a union have other numbers of columns", "select the same")
-        for n, pair in enumerate(zip(first, other, strict=True)):
-            keys = [each.key for each in pair]
-            if any(keys) and not all(keys) and not any(each.is_null for each in pair):
-                raise invalid_sql(
-                    f"a union has refs beside data ({pair[0].name!r})", "select refs of one table"
-                )
-            both = unify_values(pair, scope.building.literals, "a union")
-            column = pair[0].column if pair[0].column is pair[1].column else None
-            if any(each.is_sealed for each in pair) and column is None:
-                raise invalid_sql("a union has documents of several columns", "select one of them")
-            key = next((each.key for each in both if each.key), None)
-            element, type_ = pair[0].element, widest(both).type
-            if width(type_) > width(pair[0].type) and not pair[0].is_null:
-                element = type_coerce(element, type_)
-            first[n] = replace(pair[0], element=element, key=key, column=column, literal=None)
-    return first
+    """Return the columns of two combined queries."""
+    first, second = (each.values for each in queries)
+    if len(first) != len(second):
+        raise invalid_sql("parts of a union have other numbers of columns", "select the same")
+    return [_matching(pair, scope) for pair in zip(first, second, strict=True)]
 
 
-def apply_clauses(query: Query, node: Any, scope: Scope) -> Query:
+def _matching(pair: Sequence[Value], scope: Scope) -> Value:
+    one, other = pair
+    if bool(one.key) != bool(other.key) and not (one.is_null or other.is_null):
+        raise invalid_sql(
+            f"a union has refs beside data ({one.name!r})", "select refs of one table"
+        )
+    both = unify_values(pair, scope.building.literals, "a union")
+    column = one.column if one.column is other.column else None
+    if (one.is_sealed or other.is_sealed) and column is None:
+        raise invalid_sql("a union has documents of several columns", "select one of them")
+    element, type_ = one.element, widest(both).type
+    if width(type_) > width(one.type) and not one.is_null:
+        element = sa.type_coerce(element, type_)
+    return replace(one, element=element, key=one.key or other.key, column=column, literal=None)
+
+
+def _apply_clauses(query: Query, node: Any, scope: Scope) -> Query:
     """Apply ORDER BY, LIMIT and OFFSET to a union or a query in parentheses."""
-    if not any(node.args.get(each) for each in CLAUSES[1:]):
+    if not any(node.args.get(each) for each in _CLAUSES[1:]):
         return query
     rows = _as_subquery(query, scope)
     columns = list(rows.statement.selected_columns)
 
     def by_name(by: Any) -> Any:
-        found = position(by, rows.values, scope)
+        found = _position(by, rows.values, scope)
         if found is None:
             raise invalid_sql("a union is ordered by an expression", "order by a selected column")
         return columns[found]
 
-    order = node.args.get("order")
-    statement = rows.statement
-    if order is not None:
-        statement = statement.order_by(
-            *order_elements(parts(order, "expressions")[0], scope, by_name)
-        )
-    return apply_limit(Query(statement, rows.values), node, scope)
+    return _apply_order(rows, node, scope, by_name)
 
 
-def position(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
+def _position(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
     """Return which selected column a name or number means; `None` for other nodes."""
     if isinstance(node, exp.Literal):
         place = integer_of(node, scope)
@@ -405,16 +339,26 @@ def position(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
     return found[0] if found else None
 
 
-def apply_limit(query: Query, node: Any, scope: Scope) -> Query:
-    """Apply LIMIT or FETCH, and OFFSET."""
-    limit, offset = node.args.get("limit"), node.args.get("offset")
+def _apply_order(query: Query, node: Any, scope: Scope, find: Callable[[Any], Any]) -> Query:
+    """Apply ORDER BY, LIMIT or FETCH, and OFFSET.
+
+    Args:
+        query: the rows.
+        node: that has the clauses.
+        scope: of its names.
+        find: returns the element of a selected column that a node means, or `None`.
+    """
+    order, limit, offset = (node.args.get(each) for each in _CLAUSES[1:])
     statement, rows = query.statement, None
+    if order is not None:
+        nodes = parts(order, "expressions")[0]
+        statement = statement.order_by(*order_elements(nodes, scope, find))
     if limit is not None:
-        rows = _rows(_limit(limit), scope)
+        rows = _row_count(_limit(limit), scope)
         statement = statement.limit(rows.element)
     if offset is not None:
-        statement = statement.offset(_rows(parts(offset, "expression")[0], scope).element)
-    is_ended = any(node.args.get(each) for each in CLAUSES[1:])
+        statement = statement.offset(_row_count(parts(offset, "expression")[0], scope).element)
+    is_ended = any((order, limit, offset))
     return Query(statement, query.values, is_ended, None if rows is None else rows.number)
 
 
@@ -427,7 +371,7 @@ def _limit(node: Any) -> Any:
     return count
 
 
-def _rows(node: Any, scope: Scope) -> Value:
+def _row_count(node: Any, scope: Scope) -> Value:
     """Return the parameter of a LIMIT or OFFSET."""
     literal, kind = literal_of(node) if isinstance(node, exp.Literal) else (0, None)
     if kind != "integer":
@@ -436,11 +380,12 @@ def _rows(node: Any, scope: Scope) -> Value:
 
 
 _SELECT_COST = 5  # units of the budget
-_SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *CLAUSES)
+_SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *_CLAUSES)
 _GROUPINGS: Mapping[str, Callable[..., Any]] = {
-    "Rollup": func.rollup,
-    "Cube": func.cube,
-    "GroupingSets": func.grouping_sets,
+    "Rollup": sa.func.rollup,
+    "Cube": sa.func.cube,
+    "GroupingSets": sa.func.grouping_sets,
+    "Tuple": sa.tuple_,
 }
 
 
@@ -451,32 +396,30 @@ def query_of(node: Any, scope: Scope) -> Query:
         ToolError: it has a construct without a builder.
     """
     if isinstance(node, exp.Subquery | exp.Paren):
-        names = [name for name in ("this", *CLAUSES) if name in node.args]
+        names = [name for name in ("this", *_CLAUSES) if name in node.args]
         inner, *clauses = parts(node, *names)
         if not any(clauses):
             return query_of(inner, scope)
-        return apply_clauses(query_of(inner, with_parts(node, scope)), node, scope)
+        return _apply_clauses(query_of(inner, _with_parts(node, scope)), node, scope)
     if isinstance(node, exp.SetOperation):
-        return build_union(node, scope)
+        return _build_union(node, scope)
     if not isinstance(node, exp.Select):
         raise unsupported(describe_node(node), "write a SELECT")
     return _build_select(node, scope)
 
 
 def _build_select(node: Any, scope: Scope) -> Query:
-    scope = with_parts(node, scope)
+    scope = _with_parts(node, scope)
     chosen, is_distinct, from_, joins, where, group, having = parts(node, *_SELECT)[:7]
-    source = None if from_ is None else build_from(from_, joins or [], scope)
+    source = None if from_ is None else _build_from(from_, joins or [], scope)
     columns = [pair for each in chosen for pair in _select_columns(each, scope)]
     nodes, values = [node for node, _ in columns], [value for _, value in columns]
     if not values:
         raise invalid_sql("nothing is selected", "name the columns that you want")
     scope.building.budget.spend(_SELECT_COST)
     values = [replace(each, element=element_of(each, scope), literal=None) for each in values]
-    made = _SelectList(
-        scope, nodes, values, [v.element.label(f"c{n}") for n, v in enumerate(values, 1)]
-    )
-    statement: Any = select(*made.labels)
+    made = _SelectList(scope, nodes, values, labelled(value.element for value in values))
+    statement: Any = sa.select(*made.labels)
     if source is not None:
         statement = statement.select_from(source)
     if where is not None:
@@ -487,10 +430,8 @@ def _build_select(node: Any, scope: Scope) -> Query:
         statement = statement.having(condition_of(parts(having, "this")[0], scope))
     if is_distinct is not None:
         statement = made.distinct(statement, is_distinct)
-    if node.args.get("order") is not None:
-        statement = made.in_order(statement, parts(node.args["order"], "expressions")[0])
     statement = statement.correlate_except(*(each.from_ for each in scope.sources))
-    query = apply_limit(Query(statement, values), node, scope)
+    query = _apply_order(Query(statement, values), node, scope, made.ordered)
     is_evaluated = any(node.args.get(each) for each in ("distinct", "group", "limit", "offset"))
     return query.evaluated() if is_evaluated else query
 
@@ -526,18 +467,19 @@ class _SelectList:
     values: Sequence[Value]
     labels: Sequence[Any]
 
-    def _place(self, node: Any) -> int | None:
+    def _selected(self, node: Any) -> int | None:
         """Return which selected column a node means; an equal expression is the same column."""
-        place = position(node, self.values, self.scope)
-        if place is not None or isinstance(node, exp.Literal):
-            return place
-        return next((n for n, each in enumerate(self.nodes) if each == node), None)
+        place = _position(node, self.values, self.scope)
+        if place is None and not isinstance(node, exp.Literal):
+            place = next((n for n, each in enumerate(self.nodes) if each == node), None)
+        if place is not None:  # it is once more in the statement
+            self.scope.building.budget.spend(self.values[place].size)
+        return place
 
-    def _again(self, place: int) -> Value:
-        """Return a selected value for another place in the statement."""
-        value = self.values[place]
-        self.scope.building.budget.spend(value.size)
-        return value
+    def _value(self, node: Any) -> Value:
+        """Return a selected value, or that of another expression."""
+        place = self._selected(node)
+        return value_of(node, self.scope) if place is None else self.values[place]
 
     def grouped(self, node: Any) -> list[Any]:
         """Return the GROUP BY expressions."""
@@ -549,23 +491,16 @@ class _SelectList:
     def _group(self, node: Any) -> Any:
         sets = _GROUPINGS.get(type(node).__name__)
         if sets is not None:
-            (inside,) = parts(node, "expressions")
-            return sets(*(self._group(each) for each in inside))
-        if isinstance(node, exp.Tuple):
             inside = parts(node, "expressions")[0] or ()
-            return tuple_(*(self._group(each) for each in inside))
-        place = None if self._is_column(node) else self._place(node)
-        value = value_of(node, self.scope) if place is None else self._again(place)
+            return sets(*(self._group(each) for each in inside))
+        # a column of FROM takes precedence
+        is_column = isinstance(node, exp.Column) and node.args.get("table") is None
+        is_own = is_column and any(each.name == node.name for each in self.scope.columns)
+        value = value_of(node, self.scope) if is_own else self._value(node)
         require_inspectable(value, "GROUP BY")
         if value.is_open:
             raise invalid_sql("GROUP BY has a constant", "group by columns")
         return value.element
-
-    def _is_column(self, node: Any) -> bool:
-        """Return whether a node names a column of FROM, which takes precedence in GROUP BY."""
-        if not isinstance(node, exp.Column) or node.args.get("table") is not None:
-            return False
-        return any(each.name == node.name for each in self.scope.columns)
 
     def distinct(self, statement: Any, node: Any) -> Any:
         """Apply DISTINCT or DISTINCT ON."""
@@ -574,22 +509,15 @@ class _SelectList:
             require_inspectable(value, "DISTINCT")
         if on is None:
             return statement.distinct()
-        elements = []
-        for each in parts(on, "expressions")[0] if isinstance(on, exp.Tuple) else [on]:
-            inner = each.this if isinstance(each, exp.Paren) else each
-            place = self._place(inner)
-            value = value_of(inner, self.scope) if place is None else self._again(place)
-            elements.append(element_of(value, self.scope))
+        nodes = parts(on, "expressions")[0] if isinstance(on, exp.Tuple) else [on]
+        inner = [each.this if isinstance(each, exp.Paren) else each for each in nodes]
+        elements = [element_of(self._value(each), self.scope) for each in inner]
         return sqla.distinct_on(statement, elements)
 
-    def in_order(self, statement: Any, nodes: Sequence[Any]) -> Any:
-        """Apply ORDER BY."""
-
-        def selected(by: Any) -> Any:
-            place = self._place(by)
-            if place is None:
-                return None
-            require_inspectable(self._again(place), "ORDER BY")
-            return self.labels[place]
-
-        return statement.order_by(*order_elements(nodes, self.scope, selected))
+    def ordered(self, node: Any) -> Any:
+        """Return the element of a selected column that is ordered by, or `None`."""
+        place = self._selected(node)
+        if place is None:
+            return None
+        require_inspectable(self.values[place], "ORDER BY")
+        return self.labels[place]

@@ -68,6 +68,7 @@ from alfred_refs.tools.sql.scopes import (
     Parameter,
     Scope,
     Value,
+    labelled,
     with_own,
 )
 from alfred_refs.tools.sql.selects import query_of
@@ -201,7 +202,7 @@ def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> 
     building.budget.spend(_CUT_COST * sum(map(_is_cut, values)))
     columns = limited.subquery(building.alias("q", "the answer")).c
     shown = map(_shown, values, columns)
-    return select(*(each.label(f"c{n}") for n, each in enumerate(shown, start=1)))
+    return select(*labelled(shown))
 
 
 def _shown(value: Value, column: Any) -> Any:
