@@ -136,12 +136,12 @@ def prepend_error_listener(
 
 
 def driver_error_fields(error: DBAPIError) -> dict[str, Any]:
-    """Return the fields of a driver's exception that describe a violated constraint.
+    """Return the fields of a driver's exception: what is wrong, and with which constraint.
 
     psycopg and psycopg2 have them in `diag`, asyncpg in the exception that caused its own.
 
     Returns:
-        `sqlstate`, which may be `None`, and those of `table_name`, `column_name` and
+        `sqlstate`, which may be `None`, and those of `message`, `table_name`, `column_name` and
         `constraint_name` that the server has sent.
     """
     fields: dict[str, Any] = {"sqlstate": None}
@@ -150,10 +150,10 @@ def driver_error_fields(error: DBAPIError) -> dict[str, Any]:
         diagnostics: Any = getattr(each, "diag", each)
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         fields["sqlstate"] = fields["sqlstate"] or state
-        for name in ("table_name", "column_name", "constraint_name"):
+        for name in ("message_primary", "message", "table_name", "column_name", "constraint_name"):
             value = getattr(diagnostics, name, None)
             if value is not None:
-                fields.setdefault(name, value)
+                fields.setdefault(name.removesuffix("_primary"), value)
         each = each.__cause__
     return fields
 

@@ -132,6 +132,7 @@ def paths_inside(paths: Paths | None, around: tuple[int, ...]) -> Paths | None:
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +289,8 @@ class Room:
     is_empty: bool = True
 
     def take(
-        self, entries: Iterable[T], render: Callable[[T], Row], logs: Sequence[list[Any]]
-    ) -> list[Row]:
+        self, entries: Iterable[T], render: Callable[[T], R], logs: Sequence[list[Any]]
+    ) -> list[R]:
         """Return rows until the space is used; at most one is rendered in vain.
 
         Args:
@@ -297,7 +298,7 @@ class Room:
             render: makes a row.
             logs: lists that rendering appends to; entries of a row that is not shown are removed.
         """
-        rows: list[Row] = []
+        rows: list[R] = []
         for each in entries if self.is_empty or self.characters > 0 else ():
             before = [len(log) for log in logs]
             row = render(each)
@@ -426,19 +427,24 @@ class Rendering:
 
     def fit_value(self, value: Any, column: ToolColumn, path: str) -> Any:
         """Return a value of a column as JSON, with long texts cut."""
-        return value if column.values.family == "ref" else self._shorten(value, path)
+        if column.values.family == "ref":
+            return value
+        return shorten_texts(value, self.limits.text, path, self.cut)
 
-    def _shorten(self, value: Any, path: str) -> Any:
-        if isinstance(value, str):
-            head = shorten_text(value, self.limits.text)
-            if isinstance(head, CutText):
-                self.cut.append(f"{path}: {head.more} more characters")
-            return head
-        if isinstance(value, list):
-            return [self._shorten(each, path) for each in value]
-        if isinstance(value, dict):
-            return {name: self._shorten(each, f"{path}.{name}") for name, each in value.items()}
-        return value
+
+def shorten_texts(value: Any, most: int, path: str, cut: list[str]) -> Any:
+    """Return a value with the heads of long texts, and log those in `cut`."""
+    if isinstance(value, str):
+        head = shorten_text(value, most)
+        if isinstance(head, CutText):
+            cut.append(f"{path}: {head.more} more characters")
+        return head
+    if isinstance(value, list):
+        return [shorten_texts(each, most, path, cut) for each in value]
+    if isinstance(value, dict):
+        inside = value.items()
+        return {name: shorten_texts(each, most, f"{path}.{name}", cut) for name, each in inside}
+    return value
 
 
 def cut_depth(value: Any, path: str, cut: list[str]) -> Any:

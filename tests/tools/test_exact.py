@@ -241,11 +241,13 @@ async def test_numbers_in_documents_may_be_too_long_for_python(
     assert "Python has not" in told["error"]["message"]
 
 
-async def test_a_time_without_a_zone_is_in_utc_for_all_tools(events: Engine) -> None:
-    """Whatever the zone of the connection."""
-    desk = _Desk(events, "psycopg")
-    desk.url = desk.url.update_query_dict({"options": "-c timezone=Europe/Berlin"})
-    for day in ("2026-01-02T01:04:00", "2026-01-02T01:04:01"):
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+async def test_a_time_without_a_zone_is_in_utc_for_all_tools(events: Engine, driver: str) -> None:
+    """Whatever the zone of the connection: a day, too, begins at midnight in UTC."""
+    desk = _Desk(events, driver)
+    desk.url = desk.url.update_query_dict({"options": "-c timezone=America/New_York"})
+    found = []
+    for day in ("2026-01-02T01:04:00", "2026-01-02T01:04:01", "2026-01-02", "2026-01-03"):
         filters = [
             {"field": "zoned", "op": ">=", "value": day},
             {"field": "zoned", "op": "<", "value": "2027-01-01"},
@@ -255,7 +257,9 @@ async def test_a_time_without_a_zone_is_in_utc_for_all_tools(events: Engine) -> 
             "db_query",
             sql=f"select name from events where zoned >= '{day}' and zoned < '2027-01-01'",
         )
-        assert [row["name"] for row in read["rows"]] == [name for (name,) in asked["rows"]]
+        found.append([row["name"] for row in read["rows"]])
+        assert found[-1] == [name for (name,) in asked["rows"]]
+    assert [len(each) for each in found] == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ for keys, as it does for every statement.
 | --- | --- |
 | `tool` | the tool `db_query`: plan cache, call, JSON, labels |
 | `selects` | SELECT, FROM and joins, WITH, unions |
-| `calls` | function calls, aggregates, windows |
-| `expressions` | operators, conditions, CASE, CAST |
+| `expressions` | the table of constructs: operators, conditions, CASE, CAST, calls, windows |
 | `scopes` | what names mean, typed values, types, the table of functions |
 | `parsing` | lexer and its limits, sqlglot, errors |
 """

@@ -138,21 +138,14 @@ def fault_in(error: DBAPIError, names: Mapping[str, str], slow: float | None) ->
     if state == _QUERY_CANCELED:
         return None if slow is None else too_slow(slow, _LESS)
     if state in _STATEMENT_ERRORS:
-        return invalid_sql(_message(error, names), "correct it and call again")
+        first = str(fields.get("message") or "PostgreSQL refuses it").splitlines()[0]
+        told = _ALIAS.sub(lambda found: names.get(found[0], "a column"), first)
+        return invalid_sql(told[:_MAX_MESSAGE], "correct it and call again")
     if state in _FACTS:
         return invalid_sql(*_FACTS[state])
     if state.startswith("22"):
         return invalid_sql(*_VALUE)
     return invalid_sql(*_TOO_MUCH) if state.startswith(("53", "54")) else None
-
-
-def _message(error: DBAPIError, names: Mapping[str, str]) -> str:
-    """Return the primary message, with the model's names."""
-    original = error.orig
-    text = getattr(getattr(original, "diag", None), "message_primary", None)
-    text = str(text or getattr(original, "message", None) or "PostgreSQL refuses it")
-    told = _ALIAS.sub(lambda found: names.get(found[0], "a column"), text.splitlines()[0])
-    return told[:_MAX_MESSAGE]
 
 
 MAX_COST = 1_000

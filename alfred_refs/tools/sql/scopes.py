@@ -677,7 +677,7 @@ class Query:
         rows = self.statement.subquery(alias)
         columns = [
             replace(each, element=type_coerce(column, each.type))
-            if width(each.type) > width(column.type)
+            if width(each.type) > width(column.type) or (each.key and column.type is not each.type)
             else replace(each, element=column)
             for each, column in zip(self.values, rows.c, strict=True)
         ]

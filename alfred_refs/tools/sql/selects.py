@@ -263,7 +263,7 @@ def _build_union(node: Any, scope: Scope) -> Query:
     values = _matching_columns(both, scope)
     rows = Query(unite(*(each.statement for each in both)), values)
     pairs = zip(values, both[0].values, strict=True)
-    if any(width(new.type) > width(old.type) for new, old in pairs):
+    if any(new.element is not old.element for new, old in pairs):
         rows = _as_subquery(rows, scope)
     return _apply_clauses(rows, node, scope)
 
@@ -301,9 +301,11 @@ def _matching(pair: Sequence[Value], scope: Scope) -> Value:
     if (one.is_sealed or other.is_sealed) and column is None:
         raise invalid_sql("a union has documents of several columns", "select one of them")
     element, type_ = one.element, widest(both).type
-    if width(type_) > width(one.type) and not one.is_null:
+    key = one.key or other.key
+    # NULL takes the type of refs, which the session declares for the column
+    if (key and one.is_null) or (width(type_) > width(one.type) and not one.is_null):
         element = sa.type_coerce(element, type_)
-    return replace(one, element=element, key=one.key or other.key, column=column, literal=None)
+    return replace(one, element=element, key=key, column=column, literal=None)
 
 
 def _apply_clauses(query: Query, node: Any, scope: Scope) -> Query:

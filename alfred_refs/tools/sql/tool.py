@@ -32,6 +32,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -43,13 +44,13 @@ from sqlglot import expressions as exp
 from alfred_refs.errors import SetupError, UntranslatableError
 from alfred_refs.mapping import KEY_MARGIN, has_marks
 from alfred_refs.mapping.columns import plain_value, values_of
-from alfred_refs.tools.answers import ForeignRef, size_of
+from alfred_refs.tools.answers import ForeignRef, Room, cut_depth, shorten_texts
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, RowActivity, Setting, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
 from alfred_refs.tools.payload import decode_values
-from alfred_refs.tools.serialization import CutText, limit_depth, shorten_text
+from alfred_refs.tools.serialization import CutText, shorten_text
 from alfred_refs.tools.sql.parsing import (
     Budget,
     Shape,
@@ -72,7 +73,7 @@ from alfred_refs.tools.sql.scopes import (
     with_own,
 )
 from alfred_refs.tools.sql.selects import query_of
-from alfred_refs.tools.tables import ToolTables
+from alfred_refs.tools.tables import ToolTable, ToolTables
 
 ROW_LIMIT = "most"
 """The name of the parameter with the number of rows to read."""
@@ -240,8 +241,8 @@ class QueryRun:
         plan, literals = self._plans.of(
             arguments.sql, fenced=session.owner is not None, seconds=self._limits.seconds
         )
-        room = self._limits.characters // max(plan.texts, 1)
-        self._most_text = min(self._limits.text, max(room, _MIN_TEXT))
+        of_each = self._limits.characters // max(plan.texts, 1)
+        self._most_text = min(self._limits.text, max(of_each, _MIN_TEXT))
         limit = self._limits.rows if arguments.limit is None else arguments.limit
         row_limit = min(limit, self._limits.rows)
         with transaction(session, self._limits.seconds, only_reads=True):
@@ -249,7 +250,9 @@ class QueryRun:
                 fetched = self._rows(plan, literals, row_limit)
             except RecursionError:  # raised by SQLAlchemy's own traversal
                 raise too_deep() from None
-            rows = self._rows_to_json(plan.values, fetched[:row_limit])
+            numbered = enumerate(fetched[:row_limit], start=1)
+            room = Room(self._limits.characters)
+            rows = room.take(numbered, partial(self._row, plan.values), [self._cut])
             answer: dict[str, Any] = {
                 "columns": [each.name for each in plan.values],
                 "rows": rows,
@@ -300,20 +303,13 @@ class QueryRun:
                 raise
             raise fault from None
 
-    def _rows_to_json(self, values: Sequence[Value], fetched: Sequence[Any]) -> list[list[Any]]:
-        """Return rows as JSON until the limit of characters, at least one."""
-        rows_json: list[list[Any]] = []
-        room = self._limits.characters
-        for n, row in enumerate(fetched, start=1):
-            made = [
-                self._value(value, each, f"row {n}, {value.name}")
-                for value, each in zip(values, row, strict=True)
-            ]
-            room -= size_of(made)
-            if room < 0 and rows_json:
-                break
-            rows_json.append(made)
-        return rows_json
+    def _row(self, values: Sequence[Value], numbered: tuple[int, Any]) -> list[Any]:
+        """Return a row as JSON."""
+        number, row = numbered
+        return [
+            self._value(value, each, f"row {number}, {value.name}")
+            for value, each in zip(values, row, strict=True)
+        ]
 
     def _value(self, value: Value, loaded: Any, place: str) -> Any:
         if loaded is None:
@@ -323,33 +319,17 @@ class QueryRun:
                 raise no_refs()
             return self._few(loaded, place)
         if _is_cut(value):
-            most = self._most_text + KEY_MARGIN
-            # PostgreSQL puts the length after a text that it has cut
-            length = int(loaded[most:]) if len(loaded) > most else len(loaded)
-            return self._text(loaded[:most], length, place)
+            return self._head(loaded, place)
         if is_text_needed(value.type):
             loaded = read_exact(value.type, loaded)
-        return self._json(value, self._few(loaded, place), place)
-
-    def _json(self, value: Value, loaded: Any, place: str) -> Any:
-        """Return a Python value as JSON."""
-        column = value.column
-        if column is not None:
-            if isinstance(loaded, list | dict):
-                loaded, is_cut = limit_depth(loaded)
-                self._note(place, "levels", is_cut=is_cut)
-            loaded = column.show(loaded)
+        loaded = cut_depth(self._few(loaded, place), place, self._cut)
+        if value.column is not None:
+            loaded = value.column.show(loaded)
         elif isinstance(value.type, Enum):
             loaded = values_of(value.type, None).show(loaded)
         else:
-            loaded, is_cut = limit_depth(loaded)
-            self._note(place, "levels", is_cut=is_cut)
             loaded = plain_value(loaded)
-        return self._short(loaded, place)
-
-    def _note(self, place: str, what: str, *, is_cut: bool) -> None:
-        if is_cut:
-            self._cut.append(f"{place}: more {what}")
+        return shorten_texts(loaded, self._most_text, place, self._cut)
 
     def _few(self, value: Any, place: str) -> Any:
         """Return a list with as many elements as are shown."""
@@ -359,23 +339,15 @@ class QueryRun:
         self._cut.append(f"{place}: more than {most} elements")
         return value[:most]
 
-    def _text(self, text: str, length: int, place: str) -> str:
-        """Return a text as it is shown, which is the begin of one of some length."""
-        short = shorten_text(text, self._most_text)
-        if not isinstance(short, CutText):
-            return short
-        short = CutText(short, length - len(short))
-        self._cut.append(f"{place}: {short.more} more characters")
+    def _head(self, text: str, place: str) -> str:
+        """Return the head of a text; PostgreSQL puts the length after one that it has cut."""
+        most = self._most_text + KEY_MARGIN
+        short = shorten_text(text[:most], self._most_text)
+        if isinstance(short, CutText):
+            length = int(text[most:]) if len(text) > most else len(text)
+            short = CutText(short, length - len(short))
+            self._cut.append(f"{place}: {short.more} more characters")
         return short
-
-    def _short(self, value: Any, place: str) -> Any:
-        if isinstance(value, str):
-            return self._text(value, len(value), place)
-        if isinstance(value, list):
-            return [self._short(each, place) for each in value]
-        if isinstance(value, dict):
-            return {name: self._short(each, place) for name, each in value.items()}
-        return value
 
     def _record_activity(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> None:
         """Record for prompts which rows were shown: rows of a table, and rows that refs name."""
@@ -387,36 +359,29 @@ class QueryRun:
                 (ref, "read" if value.column in own else "linked", ())
                 for place, value in enumerate(values)
                 if value.key is not None
-                for row in rows
-                for ref in _as_list(row[place])
-                if ref is not None
+                for ref in _refs_in(rows, place)
             ]
             seen.extend(activities_of(shown, self._call.conversation))
 
     def _labels(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
         """Return the labels of the refs in rows, except those that are in the same row."""
-        if self._call.setting.labels == "none":
-            return {}
-        refs: dict[str, str] = {}
-        for place, value in enumerate(values):
-            key = value.key
+        targets: dict[tuple[str, str], ToolTable] = {}
+        for place, key in enumerate(each.key for each in values):
             target = None if key is None else self._call.setting.tables.of_entity(key.entity)
-            if key is None or target is None or target.keys.label is None:
-                continue
-            for row in rows:
-                refs |= dict.fromkeys((each for each in _as_list(row[place]) if each), key.entity)
-        if not refs:
+            if key is not None and target is not None and target.keys.label is not None:
+                targets |= {(ref, key.entity): target for ref in _refs_in(rows, place)}
+        if self._call.setting.labels == "none" or not targets:
             return {}
-        few = list(refs.items())[: self._limits.related]
+        few = list(targets)[: self._limits.related]
         keys = self._call.resolve(few)
-        tables = self._call.setting.tables
-        found = []
-        for ref, entity in few:
-            target = tables.of_entity(entity)
-            if target is not None:
-                found.append(ForeignRef({"ref": ref}, "ref", target, keys[ref, entity]))
+        found = [ForeignRef({"ref": of[0]}, "ref", targets[of], keys[of]) for of in few]
         labels = self._call.put_labels(found, "legend")
         return {ref: label for ref, label in labels.items() if not _shows_label(ref, label, rows)}
+
+
+def _refs_in(rows: Sequence[Sequence[Any]], place: int) -> list[str]:
+    """Return the refs in a column."""
+    return [ref for row in rows for ref in _as_list(row[place]) if ref is not None]
 
 
 def _shows_label(ref: str, label: str, rows: Sequence[Sequence[Any]]) -> bool:

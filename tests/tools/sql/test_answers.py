@@ -277,12 +277,16 @@ async def test_it_works_with_asynchronous_sessions(world: World) -> None:
         "and stock > 1 and lasts > interval '1 day' and id <> 'product_3' and 'eco' = any(tags)"
     )
     owner = world.ownership.of(ANN)
+    refused = "select p.name, max(stock) from products p"
     async with sessions(conversation="chat-1", owner=owner) as session:
         told = await world.toolset.call_async(session, "db_query", {"sql": sql})
+        error = await world.toolset.call_async(session, "db_query", {"sql": refused})
     await engine.dispose()
 
     assert told["rows"]
     assert told == world.ask(sql)
+    assert 'column "p.name" must appear' in error["error"]["message"]
+    assert error == world.ask(refused)
 
 
 def test_rows_that_are_shown_are_kept_for_prompts(world: World) -> None:

@@ -90,3 +90,24 @@ def test_refs_are_found_behind_null_in_unions_of_unions(session: RefSession) -> 
 
     assert told["rows"][0][1:] == ["Austria"]
     assert {str(ref).partition("_")[0] for ref, _ in told["rows"]} == {"place", "None"}
+
+
+NESTED = (
+    "(select null union select code from places) union select code from places where code = {ref}",
+    (
+        "select null union select code from places except select inside from places "
+        "where inside <> {ref} order by 1"
+    ),
+)
+
+
+@pytest.mark.parametrize("sql", NESTED)
+def test_refs_behind_null_are_found_in_statements_that_compare_refs(
+    session: RefSession, sql: str
+) -> None:
+    """Where refs are parameters, the session must know the type of each column that has keys."""
+    ref = _ask(session, "select code from places where name = 'Europe'")["rows"][0][0]
+
+    told = _ask(session, sql.format(ref=f"'{ref}'"))
+
+    assert {str(row[0]).partition("_")[0] for row in told["rows"]} == {"place", "None"}
