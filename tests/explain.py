@@ -74,6 +74,7 @@ VALUES: Mapping[str, Any] = {
     "p_answer": "{}",
     "p_arguments": "{}",
     "p_befores": ["{}", "{}", None],
+    "p_asked_at": datetime(2026, 1, 1, tzinfo=UTC),
     "p_begun": None,
     "p_begun_at": datetime(2026, 1, 1, tzinfo=UTC),
     "p_call_id": "call_7",
@@ -82,12 +83,14 @@ VALUES: Mapping[str, Any] = {
     "p_content": "{}",
     "p_contents": ["{}", "{}", "{}"],
     "p_counts": [1, 1, 1],
+    "p_decided_at": datetime(2026, 1, 1, tzinfo=UTC),
     "p_decided_by": "ann",
     "p_demoted": [False, False, True],
     "p_edits": [1, 1, 1],
     "p_entities": ["recipe"] * 3,
     "p_entity": "recipe",
     "p_expected": "done",
+    "p_expires_at": None,
     "p_expires_in": timedelta(days=1),
     "p_fields": ['["name"]', None, "[]"],
     "p_first_turns": [1, 1, 1],
@@ -143,6 +146,8 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "restore_drafts": {"p_conversation": NONE},
     "restore_activity": {"p_conversation": NONE},
     "restore_steps": {"p_conversation": NONE},
+    "restore_call": {"p_conversation": NONE},
+    "restore_changes": {"p_conversation": NONE},
 }
 
 # these name no conversation, and are for operators
@@ -153,7 +158,7 @@ OF_ALL_CONVERSATIONS = {
     *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
     *("prune_draft", "count_drafts", "prune_activity", "prune_step"),
     *("choose_knowing", "erase_label", "erase_draft"),
-    *("prune_call", "prune_change", "waiting"),
+    *("prune_call", "prune_change", "waiting", "expire_calls", "prune_changes", "erase_calls"),
     *("lock_tables", "sizes", "place", "wait"),
 }
 

@@ -4,7 +4,7 @@
 `RefRegistry.import_conversation()`. It contains only JSON's own values, and keys as text with
 their type, so no JSON library rounds a number:
 
-    {"format": "alfred_refs.conversation", "version": 5,
+    {"format": "alfred_refs.conversation", "version": 6,
      "id": "chat-7", "owner": "ann", "turn": 3, "begun_at": "2026-11-22T10:00:00+00:00",
      "last": {"recipe": 2},
      "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2",
@@ -16,11 +16,17 @@ their type, so no JSON library rounds a number:
                  "edited": 3, "version": 2, "state": "pending"}],
      "activity": [{"ref": "recipe_1", "action": "read", "actor": "model", "first_turn": 1,
                    "last_turn": 2, "fields": ["name"]}],
-     "steps": [{"turn": 2, "number": 1, "content": {"action": "step_complete"}}]}
+     "steps": [{"turn": 2, "number": 1, "content": {"action": "step_complete"}}],
+     "calls": [{"number": 1, "turn": 2, "tool": "db_update", "state": "done", "actor": "model",
+                "arguments": {"table": "recipes"}, "asked_at": "2026-11-22T10:01:00+00:00"}],
+     "changes": [{"call": 1, "place": 1, "table": "recipes", "action": "updated",
+                  "ref": "recipe_1", "key": {"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"},
+                  "before": {"name": "Chicken"}, "after": {"name": "Butter Chicken"}}]}
 
-A draft has a `key` too, if one is reserved for its row. What versions added: 2 drafts, 3 `tables`
-(the tables of the entities), 4 activity and steps. Version 5 has the names of the fields that a
-model was shown, where 4 had their values. All versions can be read.
+A draft has a `key` too, if one is reserved for its row, and a call its other values, as far as it
+has them. What versions added: 2 drafts, 3 `tables` (the tables of the entities), 4 activity and
+steps, 6 calls and changes. Version 5 has the names of the fields that a model was shown, where 4
+had their values. All versions can be read.
 
 >>> data = chat.export()
 >>> data["refs"][0]["ref"], data["last"]
@@ -43,7 +49,8 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -66,6 +73,10 @@ from alfred_refs.store import (
     Action,
     ActivityEntry,
     Actor,
+    CallEntry,
+    CallState,
+    ChangeAction,
+    ChangeEntry,
     DraftEntry,
     DraftState,
     Entry,
@@ -76,7 +87,7 @@ from alfred_refs.store import (
 )
 
 FORMAT = "alfred_refs.conversation"
-VERSION = 5
+VERSION = 6
 _OLDEST_VERSION = 1
 
 # Writing
@@ -101,7 +112,20 @@ def to_json(exported: Exported) -> dict[str, Any]:
             {"turn": step.turn, "number": step.number, "content": json.loads(step.content)}
             for step in exported.steps
         ],
+        "calls": [_values_to_json(call) for call in exported.calls],
+        "changes": [_values_to_json(change) for change in exported.changes],
     }
+
+
+def of_copy(exported: Exported) -> Exported:
+    """Return a conversation as another one: what waits in it is decided in the one exported."""
+    return replace(
+        exported,
+        calls=[
+            replace(call, state="expired") if call.state == "waiting" else call
+            for call in exported.calls
+        ],
+    )
 
 
 def key_to_json(key: Key) -> Any:
@@ -153,8 +177,19 @@ def _activity_to_json(entry: ActivityEntry) -> dict[str, Any]:
     }
 
 
-def _without_nulls(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _values_to_json(value: CallEntry | ChangeEntry) -> dict[str, Any]:
+    """Return the attributes of a call or a change that are not `None`."""
+    values = {each.name: getattr(value, each.name) for each in fields(value)}
+    return _without_nulls(
+        **{
+            name: each.astimezone(UTC).isoformat() if isinstance(each, datetime) else each
+            for name, each in values.items()
+        }
+    )
+
+
+def _without_nulls(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 # Reading
@@ -189,6 +224,7 @@ def from_json(data: Any) -> Exported:
         raise ExportFormatError(
             f"the export has a table of entity {entity!r}, and no number", _REMEDY
         )
+    _check_calls(export.calls, export.changes)
     known = {entry.ref for entry in entries}
     for activity in export.activity:
         if activity.ref not in known:
@@ -202,6 +238,11 @@ def from_json(data: Any) -> Exported:
         [
             StepEntry(each.turn, each.number, each.content)
             for each in sorted(export.steps, key=lambda each: (each.turn, each.number))
+        ],
+        [CallEntry(**dict(each)) for each in sorted(export.calls, key=lambda each: each.number)],
+        [
+            ChangeEntry(**dict(each))
+            for each in sorted(export.changes, key=lambda each: (each.call, each.place))
         ],
     )
 
@@ -254,6 +295,28 @@ def _document_from_json(value: Any) -> str:
     return json_text(value)
 
 
+def _json_from_json(value: Any) -> Any:
+    """Return JSON values that the store can hold."""
+    try:
+        json_text(value)
+    except (TypeError, RecursionError):
+        raise ValueError("not JSON") from None
+    return value
+
+
+def _text(text: str) -> str:
+    if "\0" in text or text.encode() is None:  # raises for a lone surrogate
+        raise ValueError("not text")
+    return text
+
+
+def _text_of_ref(text: str) -> str:
+    ref = parse_ref(text)
+    if ref is None or not is_entity_name(ref.entity):
+        raise ValueError("not a ref")
+    return text
+
+
 def _datetime(value: Any) -> datetime:
     if not isinstance(value, str):
         raise ValueError("not a datetime")  # noqa: TRY004  # pydantic does not catch TypeError
@@ -288,6 +351,10 @@ def _table_name(text: str) -> str:
 _Name = Annotated[str, AfterValidator(_entity_name)]
 _Turn = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 _Count = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+_Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
+_Json = Annotated[Any, BeforeValidator(_json_from_json)]
+_Time = Annotated[AwareDatetime, BeforeValidator(_datetime)]
+_Image = Annotated[dict[str, str | None], BeforeValidator(_json_from_json)]
 _FieldNames = list[Annotated[str, AfterValidator(_field_name)]]
 
 
@@ -345,13 +412,46 @@ class _Step(_Strict):
     content: Annotated[Any, BeforeValidator(_document_from_json)]
 
 
+class _Call(_Strict):
+    number: _Count
+    turn: _Turn
+    tool: _Text
+    arguments: _Json = None
+    state: CallState
+    actor: Actor
+    user: _Text | None = None
+    call_id: _Text | None = None
+    plan: _Json = None
+    token: _Text | None = None
+    answer: _Json = None
+    undoes: _Count | None = None
+    decided_by: _Text | None = None
+    reason: _Text | None = None
+    asked_at: _Time
+    decided_at: _Time | None = None
+    expires_at: _Time | None = None
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+class _Change(_Strict):
+    call: _Count
+    place: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+    table: Annotated[str, AfterValidator(_table_name)]
+    ref: Annotated[str, AfterValidator(_text_of_ref)] | None = None
+    label: Annotated[str, AfterValidator(clean_label)] | None = None
+    action: ChangeAction
+    key: _Image
+    before: _Image | None = None
+    after: _Image | None = None
+
+
 class _Export(_Strict):
     format: Literal["alfred_refs.conversation"]
     version: Annotated[int, Field(ge=_OLDEST_VERSION, le=VERSION)]
     id: str
     owner: str | None
     turn: _Turn
-    begun_at: Annotated[AwareDatetime, BeforeValidator(_datetime)]
+    begun_at: _Time
     last: dict[_Name, _Count]
     refs: list[_Ref]
     last_drafts: dict[_Name, _Count] = {}
@@ -359,6 +459,20 @@ class _Export(_Strict):
     drafts: list[_Draft] = []
     activity: list[_Activity] = []
     steps: list[_Step] = []
+    calls: list[_Call] = []
+    changes: list[_Change] = []
+
+
+def _check_calls(calls: Sequence[_Call], changes: Sequence[_Change]) -> None:
+    numbers = {call.number for call in calls}
+    ids = [call.call_id for call in calls if call.call_id is not None]
+    places = {(change.call, change.place) for change in changes}
+    if (len(numbers), len(set(ids)), len(places)) != (len(calls), len(ids), len(changes)):
+        raise ExportFormatError("the export has a call or a change twice", _REMEDY)
+    for number in sorted({change.call for change in changes} - numbers):
+        raise ExportFormatError(
+            f"the export has changes of call {number!r}, and no such call", _REMEDY
+        )
 
 
 def _check_numbers(refs: Iterable[Ref], last: Mapping[str, int]) -> None:

@@ -168,7 +168,8 @@ class RefRegistry(EventSource):
 
         Args:
             data: as it was exported; all of it is checked before anything is written.
-            id: another id than the one in `data`.
+            id: another id than the one in `data`. Calls that wait for a decision are expired in
+                the copy.
             owner: another owner than the one in `data`; `None` for no owner.
 
         Raises:
@@ -177,12 +178,14 @@ class RefRegistry(EventSource):
                 conversation in `data` itself.
             ConversationIdError: the id cannot identify a conversation.
         """
-        from alfred_refs.conversation.export import from_json  # noqa: PLC0415  # loads pydantic
+        from alfred_refs.conversation.export import from_json, of_copy  # noqa: PLC0415  # loads pydantic
 
         exported = from_json(data)
         if owner is ...:
             owner = exported.owner
         new_id = exported.id if id is None else id
+        if new_id != exported.id:
+            exported = of_copy(exported)
         address = Address(new_id, owner_text(owner))
         self._observed.restore(address, exported)
         return self._open(address)
@@ -269,22 +272,52 @@ class RefRegistry(EventSource):
         Raises:
             RetentionError: `unused_for` is negative, or `batch` is not positive.
         """
-        _check_batch(batch)
+        _check_batch(batch, "conversations")
         _check_age(unused_for)
-        total = 0
-        for forgotten in self._observed.prune(unused_for, batch):
-            total += forgotten
-            if progress is not None:
-                progress(forgotten)
-        return total
+        return _sum_of(self._observed.prune(unused_for, batch), progress)
+
+    def prune_history(
+        self,
+        older_than: timedelta,
+        *,
+        batch: int = 100,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Delete the contents of calls that were decided some time ago; return their number.
+
+        For operators. It may run at any time, as `prune` may. Deleted are arguments, plans and
+        answers, and the labels and values of the rows that the calls changed. What was done with
+        which ref, when and by whom stays until the conversation is forgotten. Calls that wait for
+        a decision, or whose outcome is not known, are left as they are. Before that, calls that
+        waited for too long are marked as expired.
+
+            registry.prune_history(timedelta(days=30))  # 12
+
+        Args:
+            older_than: the least time since the decision.
+            batch: how many calls to process in one transaction.
+            progress: called after each batch with the number of its calls.
+
+        Raises:
+            RetentionError: `older_than` is negative, or `batch` is not positive.
+        """
+        _check_batch(batch, "calls")
+        if older_than < timedelta():
+            raise RetentionError(
+                f"older_than is negative: {older_than!r}", "give the time since the decision"
+            )
+        _sum_of(self._observed.expire_calls(batch))
+        return _sum_of(self._observed.prune_changes(older_than, batch), progress)
 
     def erase(self, entity: type[Any] | Table | str, key: Key, *, batch: int = 100) -> int:
         """Erase the content of a row from the conversations of all owners; return their number.
 
         For operators, once the row is deleted: a session that reads the row stores its label
-        again. Erased are its label, the content of drafts that were saved as it, and, in the
-        conversations that know it, all content kept for prompts, as the row may have been shown
-        inside others. Refs stay, and so do drafts that are not saved. Each batch is a short
+        again. Erased are its label, the content of drafts that were saved as it, the contents of
+        calls that changed it or name it, its values in the history, and, in the conversations that
+        know it, all content kept for prompts, as the row may have been shown inside others. Calls
+        that name it and wait for a decision are expired. Refs stay, and so do drafts that are not
+        saved. Each batch is a short
         transaction, and waits for others that work in its conversations. Other processes keep
         cached labels until the conversation is not in use there any more.
 
@@ -301,7 +334,7 @@ class RefRegistry(EventSource):
         """
         from alfred_refs.conversation.refs import pairs_of  # noqa: PLC0415  # as for `_entities`
 
-        _check_batch(batch)
+        _check_batch(batch, "conversations")
         [pair] = pairs_of(self._entities, entity, [key])
         table = self._entities.table_name_of(pair[0], self._schemas)
         count = sum(self._observed.erase(pair, table, batch))
@@ -343,6 +376,7 @@ class AsyncRegistry(sqla.AsyncFacade[RefRegistry]):
     describe = sqla.async_method(RefRegistry.describe)
     erase = sqla.async_method(RefRegistry.erase)
     prune = sqla.async_method(RefRegistry.prune)
+    prune_history = sqla.async_method(RefRegistry.prune_history)
     stats = sqla.async_method(RefRegistry.stats)
 
 
@@ -350,9 +384,19 @@ def _owner_filter(owner: str | int | uuid.UUID | EllipsisType | None) -> str | E
     return ... if owner is ... else owner_text(owner)
 
 
-def _check_batch(batch: int) -> None:
+def _sum_of(batches: Iterator[int], progress: Callable[[int], object] | None = None) -> int:
+    """Return the sum of the sizes of batches; report each."""
+    total = 0
+    for size in batches:
+        total += size
+        if progress is not None:
+            progress(size)
+    return total
+
+
+def _check_batch(batch: int, of: str) -> None:
     if batch < 1:
-        raise RetentionError(f"a batch of {batch!r} conversations", "give at least 1")
+        raise RetentionError(f"a batch of {batch!r} {of}", "give at least 1")
 
 
 def _check_age(unused_for: timedelta | None) -> None:

@@ -29,6 +29,7 @@ reads all refs of the conversation.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -137,14 +138,61 @@ class ConversationState:
         for draft in drafts:
             if draft.state == "saved":
                 self.drafts[draft.ref] = replace(draft, label=None, content="{}")
+        self._erase_calls(
+            [ref for ref in (self.by_key.get(pair),) if ref is not None]
+            + [draft.ref for draft in drafts if draft.state == "saved"]
+        )
         self.activity.clear()
         self.steps.clear()
         return True
+
+    def _erase_calls(self, refs: Iterable[Ref]) -> None:
+        """Delete the contents of calls that changed rows of these refs, or name them."""
+        names = "|".join(map(str, refs))
+        is_named = re.compile(rf"(?<![A-Za-z0-9_])({names})(?![A-Za-z0-9_])")
+        changed = {change.call for change in self.changes if is_named.fullmatch(change.ref or "")}
+        self.changes = [
+            _emptied_change(change) if is_named.fullmatch(change.ref or "") else change
+            for change in self.changes
+        ]
+        for call in self.calls.values():
+            text = json_text([call.arguments, call.plan, call.answer])
+            text = re.sub(r"\\(u[0-9a-f]{4}|.)", " ", text)
+            if names and (call.number in changed or is_named.search(text)):
+                waits = call.state == "waiting"
+                self.calls[call.number] = replace(
+                    _emptied_call(call),
+                    state="expired" if waits else call.state,
+                    decided_at=_now() if waits else call.decided_at,
+                )
 
     def add_changes(self, number: int, changes: Sequence[ChangeEntry]) -> None:
         """Add the rows that a call changed."""
         self.changes += [replace(change, call=number) for change in changes]
         self.changes.sort(key=lambda change: (change.call, change.place))
+
+    def prune_changes(self, latest: datetime) -> int:
+        """Delete the contents of calls that were decided by then; return their number."""
+        old = [
+            call
+            for call in self.calls.values()
+            if call.state not in ("waiting", "doing")
+            and (call.decided_at or call.asked_at) <= latest
+        ]
+        for call in old:
+            self.calls[call.number] = _emptied_call(call)
+        numbers = {call.number for call in old if call != self.calls[call.number]}
+        emptied = [
+            _emptied_change(change) if change.call in {call.number for call in old} else change
+            for change in self.changes
+        ]
+        numbers |= {
+            change.call
+            for change, before in zip(emptied, self.changes, strict=True)
+            if change != before
+        }
+        self.changes = emptied
+        return len(numbers)
 
     def drafts_of(self, refs: Iterable[Ref]) -> dict[Ref, DraftEntry]:
         """Return the drafts that are known, each with the entry of its row."""
@@ -558,6 +606,29 @@ class MemoryStore:
     def is_on(self, connection: Connection) -> bool:  # noqa: ARG002
         return False
 
+    def expire_calls(self, batch: int) -> Iterator[int]:
+        del batch
+        with self._lock:
+            expired = 0
+            for state in self._conversations.values():
+                for call in state.calls.values():
+                    if call != _now_expired(call):
+                        expired += 1
+                        state.calls[call.number] = replace(
+                            call, state="expired", decided_at=call.expires_at
+                        )
+        if expired:
+            yield expired
+
+    def prune_changes(self, older_than: timedelta, batch: int) -> Iterator[int]:
+        del batch
+        with self._lock:
+            pruned = sum(
+                state.prune_changes(_now() - older_than) for state in self._conversations.values()
+            )
+        if pruned:
+            yield pruned
+
     # Turns
 
     def begin_turn(self, address: Address) -> int:
@@ -646,6 +717,8 @@ class MemoryStore:
                 dict(sorted(conversation.tables.items())),
                 [conversation.activity[ref] for ref in sorted(conversation.activity)],
                 list(conversation.steps),
+                [_now_expired(call) for call in conversation.calls.values()],
+                list(conversation.changes),
             )
 
     def restore(self, address: Address, exported: Exported) -> None:
@@ -659,6 +732,8 @@ class MemoryStore:
                 tables=dict(exported.tables),
                 activity={entry.ref: entry for entry in exported.activity},
                 steps=list(exported.steps),
+                calls={call.number: call for call in exported.calls},
+                changes=list(exported.changes),
                 begun_at=exported.begun_at,
             )
             for entry in exported.entries:
@@ -778,6 +853,14 @@ def _edit_draft(draft: DraftEntry, edit: DraftEdit, turn: int) -> DraftEntry | N
         return None
     version = draft.version + (not is_done)
     return replace(draft, content=edit.content, label=label, edited=turn, version=version)
+
+
+def _emptied_call(call: CallEntry) -> CallEntry:
+    return replace(call, arguments=None, plan=None, answer=None)
+
+
+def _emptied_change(change: ChangeEntry) -> ChangeEntry:
+    return replace(change, label=None, before=None, after=None)
 
 
 def _copy(value: Any) -> Any:

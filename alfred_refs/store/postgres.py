@@ -52,9 +52,9 @@ from alfred_refs.mapping.keys import EntityKey, Ref, decode, encode
 from alfred_refs.store import schema
 from alfred_refs.store.connections import UNIQUE_VIOLATION, snapshot, transaction
 from alfred_refs.store.postgres_activity import PostgresActivity
-from alfred_refs.store.postgres_calls import PostgresCalls
+from alfred_refs.store.postgres_calls import PostgresCalls, change_parameters
 from alfred_refs.store.postgres_drafts import PAGE, Fetch, PostgresDrafts
-from alfred_refs.store.sql import HIGHEST_KIND, KIND, MINE, address_parameters, typed_text
+from alfred_refs.store.sql import HIGHEST_KIND, KIND, MINE, OF_ROW, address_parameters, typed_text
 from alfred_refs.store.values import (
     Address,
     ConversationInfo,
@@ -118,13 +118,6 @@ def _leave_counters(condition: str) -> Executable:
 
 
 _UNUSED_FOR = "CAST(:p_unused_for AS interval)"  # the CAST gives null a type
-
-# The rows of mappings or drafts, as `known`, that are of one row of the application's.
-_OF_ROW = """
-    known.key = :p_key AND known.conversation = counters.conversation
-    AND known.kind = counters.kind AND counters.entity = :p_entity
-    AND (counters.table_name = :p_table) IS DISTINCT FROM false
-"""
 
 # Counters that a forgotten conversation left behind. One whose conversation was begun again stays;
 # minting resets its `left_at`.
@@ -357,7 +350,7 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
                 SELECT conversation, kind, key FROM alfred_refs_mapping
                 UNION ALL SELECT conversation, kind, key FROM alfred_refs_draft
             ) AS known
-            WHERE counters.conversation = conversations.conversation AND {_OF_ROW}
+            WHERE counters.conversation = conversations.conversation AND {OF_ROW}
         )
         ORDER BY conversation
         LIMIT :p_limit
@@ -368,18 +361,18 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
     _ERASE_LABEL = typed_text(f"""
         UPDATE alfred_refs_mapping AS known SET label = NULL
         FROM alfred_refs_counter AS counters
-        WHERE known.conversation = ANY (:p_chosen) AND label IS NOT NULL AND {_OF_ROW}
+        WHERE known.conversation = ANY (:p_chosen) AND label IS NOT NULL AND {OF_ROW}
     """)
     _ERASE_DRAFT = typed_text(f"""
         UPDATE alfred_refs_draft AS known SET label = NULL, content = '{{}}'
         FROM alfred_refs_counter AS counters
-        WHERE known.conversation = ANY (:p_chosen) AND state = 'saved' AND {_OF_ROW}
+        WHERE known.conversation = ANY (:p_chosen) AND state = 'saved' AND {OF_ROW}
     """)
 
     def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
         row = {"p_entity": key[0], "p_key": encode(key[1]), "p_table": table}
         shown = [self._PRUNE[table.name] for table in (schema.activity, schema.steps)]
-        change = [self._ERASE_LABEL, self._ERASE_DRAFT, *shown]
+        change = [self._ERASE_CALLS, self._ERASE_LABEL, self._ERASE_DRAFT, *shown]
         return self._in_batches(self._CHOOSE_KNOWING, change, row | {"p_limit": batch})
 
     # Export
@@ -434,6 +427,7 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         counters = fetch(self._LAST_NUMBERS, address_parameters(address))
         last = {row.entity: row.last for row in counters if row.last}
         drafts = self._draft_pages(fetch, address, None, _STATES)
+        calls = list(self._call_pages(fetch, address))
         return Exported(
             address.id,
             address.owner,
@@ -446,6 +440,8 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
             {row.entity: row.table_name for row in counters if row.table_name is not None},
             list(self._activity_pages(fetch, address)),
             self._all_steps(fetch, address),
+            [call for page, _ in calls for call in page],
+            [change for _, page in calls for change in page],
         )
 
     # Restore
@@ -498,6 +494,11 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
             connection.execute(self._RESTORE_ACTIVITY, own | self._activity_parameters(activity))
         if exported.steps:
             connection.execute(self._RESTORE_STEPS, own | self._step_parameters(exported.steps))
+        if exported.calls:
+            calls = [own | self._call_parameters(call) for call in exported.calls]
+            connection.execute(self._RESTORE_CALL, calls)
+        for changes in _pages(exported.changes, _PAGE):
+            connection.execute(self._RESTORE_CHANGES, own | change_parameters(changes))
 
     # For operators
 

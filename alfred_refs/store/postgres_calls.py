@@ -32,8 +32,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from datetime import timedelta
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -51,8 +53,9 @@ from alfred_refs.errors import (
     UnknownConversationError,
 )
 from alfred_refs.store.connections import fault_of
+from alfred_refs.store.postgres_drafts import PAGE, Fetch
 from alfred_refs.store.postgres_refs import PostgresRefs
-from alfred_refs.store.sql import MINE, UNNOTED, address_parameters, typed_text
+from alfred_refs.store.sql import MINE, OF_ROW, UNNOTED, address_parameters, typed_text
 from alfred_refs.store.values import (
     Address,
     CallEntry,
@@ -95,25 +98,31 @@ _ENTRY = ", ".join(f"{value} AS {name}" for name, value in _READ.items())
 _NAMES = ", ".join(_READ)
 _STATE = _READ["state"]
 
+# the columns with JSON values
+CONTENTS = ("arguments", "plan", "answer")
+
 # the values that `CallValues` may have, and what they are set to
 _SET = {name: f":p_{name}" for name in CallValues.__annotations__} | {
     "plan": "CAST(:p_plan AS json)",
     "answer": "CAST(:p_answer AS json)",
 }
 
-# Adds the changes of a call to the WITH queries of a statement that writes the call.
+# Inserts the rows that calls changed.
 _ADD_CHANGES = """
     INSERT INTO alfred_refs_change
         (conversation, call, place, table_name, ref, label, action, key, before, after)
     SELECT
-        :p_conversation, written.number, new.place, new.table_name, new.ref, new.label, new.action,
+        :p_conversation, {0}, new.place, new.table_name, new.ref, new.label, new.action,
         CAST(new.key AS json), CAST(new.before AS json), CAST(new.after AS json)
-    FROM written CROSS JOIN unnest(
-        CAST(:p_places AS integer[]), CAST(:p_table_names AS text[]), CAST(:p_refs AS text[]),
+    FROM {1} unnest(
+        {2}CAST(:p_places AS integer[]), CAST(:p_table_names AS text[]), CAST(:p_refs AS text[]),
         CAST(:p_labels AS text[]), CAST(:p_actions AS text[]), CAST(:p_row_keys AS text[]),
         CAST(:p_befores AS text[]), CAST(:p_afters AS text[])
-    ) AS new (place, table_name, ref, label, action, key, before, after)
+    ) AS new ({3}place, table_name, ref, label, action, key, before, after)
 """
+
+# The same, as a WITH query of a statement that writes the call.
+_ADD_CHANGES_OF_WRITTEN = _ADD_CHANGES.format("written.number", "written CROSS JOIN", "", "")
 
 _CHANGE = """
     call, place, table_name, ref, label, action, CAST(key AS text) AS key,
@@ -225,7 +234,7 @@ class PostgresCalls(PostgresRefs):
             WHERE NOT EXISTS (SELECT FROM known)
             ON CONFLICT DO NOTHING
             RETURNING {_ENTRY}
-        ), changed AS ({_ADD_CHANGES})
+        ), changed AS ({_ADD_CHANGES_OF_WRITTEN})
         SELECT EXISTS (SELECT FROM begun) AS mine, (SELECT unnoted FROM own), entry.*
         FROM (SELECT 1) AS always
         LEFT JOIN (SELECT * FROM known UNION ALL SELECT * FROM written) AS entry ON true
@@ -250,7 +259,7 @@ class PostgresCalls(PostgresRefs):
     ) -> CallEntry:
         values = {
             **address_parameters(address),
-            **_change_parameters(changes),
+            **change_parameters(changes),
             "p_tool": new.tool,
             "p_arguments": json_text(new.arguments),
             "p_state": new.state,
@@ -309,7 +318,7 @@ class PostgresCalls(PostgresRefs):
                 AND ({_STATE}) = :p_expected
                 AND {MINE}
             RETURNING {_ENTRY}
-        ), changed AS ({_ADD_CHANGES})
+        ), changed AS ({_ADD_CHANGES_OF_WRITTEN})
         SELECT * FROM written
     """)
 
@@ -325,7 +334,7 @@ class PostgresCalls(PostgresRefs):
     ) -> CallEntry | None:
         parameters = {
             **address_parameters(address),
-            **_change_parameters(changes),
+            **change_parameters(changes),
             **{f"p_{name}": values.get(name) for name in _SET},
             "p_plan": _json_or_none(values.get("plan")),
             "p_answer": _json_or_none(values.get("answer")),
@@ -433,11 +442,153 @@ class PostgresCalls(PostgresRefs):
         rows = self._read(self._WAITING, values)
         return [(row.id, row.owner, call_entry(row[3:])) for row in rows]
 
+    # For operators
+
+    _EXPIRE_CALLS = typed_text("""
+        UPDATE alfred_refs_call AS calls SET state = 'expired', decided_at = calls.expires_at
+        FROM (
+            SELECT conversation, number FROM alfred_refs_call
+            WHERE state = 'waiting' AND expires_at <= now()
+            ORDER BY asked_at
+            LIMIT :p_limit
+            FOR UPDATE SKIP LOCKED
+        ) AS chosen
+        WHERE calls.conversation = chosen.conversation AND calls.number = chosen.number
+        RETURNING 1
+    """)
+
+    def expire_calls(self, batch: int) -> Iterator[int]:
+        while expired := len(self._write([self._EXPIRE_CALLS], {"p_limit": batch})):
+            yield expired
+
+    _PRUNE_CHANGES = typed_text(
+        """
+        WITH chosen AS (
+            SELECT conversation, number FROM alfred_refs_call AS calls
+            WHERE (conversation, number) > (:p_after, :p_number)
+                AND state NOT IN ('waiting', 'doing')
+                AND coalesce(decided_at, asked_at) <= now() - CAST(:p_older_than AS interval)
+                AND (
+                    num_nonnulls(arguments, plan, answer) > 0
+                    OR EXISTS (
+                        SELECT FROM alfred_refs_change AS changes
+                        WHERE changes.conversation = calls.conversation
+                            AND changes.call = calls.number
+                            AND num_nonnulls(label, before, after) > 0
+                    )
+                )
+            ORDER BY conversation, number
+            LIMIT :p_limit
+            FOR UPDATE SKIP LOCKED
+        ), pruned AS (
+            UPDATE alfred_refs_change AS changes SET label = NULL, before = NULL, after = NULL
+            FROM chosen
+            WHERE changes.conversation = chosen.conversation AND changes.call = chosen.number
+        ), emptied AS (
+            UPDATE alfred_refs_call AS calls SET arguments = NULL, plan = NULL, answer = NULL
+            FROM chosen
+            WHERE calls.conversation = chosen.conversation AND calls.number = chosen.number
+        )
+        SELECT conversation, number FROM chosen ORDER BY conversation, number
+        """,
+        "conversation number",
+    )
+
+    def prune_changes(self, older_than: timedelta, batch: int) -> Iterator[int]:
+        values = {"p_older_than": older_than, "p_limit": batch}
+        last: Sequence[Any] = (uuid.UUID(int=0), 0)
+        while True:
+            place = {"p_after": last[0], "p_number": last[1]}
+            pruned = self._write([self._PRUNE_CHANGES], values | place)
+            if not pruned:
+                return
+            yield len(pruned)
+            last = pruned[-1]
+
+    # Erases what is kept of a row in conversations that are locked. A call that has changed it, or
+    # that names it, loses its contents; what waits can wait no longer.
+    _ERASE_CALLS = typed_text(rf"""
+        WITH refs AS (
+            SELECT known.conversation, counters.entity || '_' || known.number AS ref
+            FROM alfred_refs_mapping AS known, alfred_refs_counter AS counters
+            WHERE known.conversation = ANY (:p_chosen) AND {OF_ROW}
+            UNION ALL
+            SELECT known.conversation, 'gen_' || counters.entity || '_' || known.number
+            FROM alfred_refs_draft AS known, alfred_refs_counter AS counters
+            WHERE known.conversation = ANY (:p_chosen) AND state = 'saved' AND {OF_ROW}
+        ), erased AS (
+            UPDATE alfred_refs_change AS changes SET label = NULL, before = NULL, after = NULL
+            FROM refs
+            WHERE changes.conversation = refs.conversation AND changes.ref = refs.ref
+            RETURNING changes.conversation, changes.call
+        )
+        UPDATE alfred_refs_call AS calls SET
+            arguments = NULL,
+            plan = NULL,
+            answer = NULL,
+            decided_at = CASE WHEN state = 'waiting' THEN now() ELSE decided_at END,
+            state = CASE WHEN state = 'waiting' THEN 'expired' ELSE state END
+        WHERE conversation = ANY (:p_chosen) AND (
+            (conversation, number) IN (SELECT conversation, call FROM erased)
+            OR EXISTS (
+                SELECT FROM refs
+                WHERE refs.conversation = calls.conversation
+                    AND regexp_replace(
+                        concat_ws(' ', arguments, plan, answer), '\\(u[0-9a-f]{{4}}|.)', ' ', 'g'
+                    ) ~ ('(?<![A-Za-z0-9_])' || ref || '(?![A-Za-z0-9_])')
+            )
+        )
+    """)
+
+    # Of an export
+
+    _PAGE_OF_CALLS = typed_text(f"""
+        SELECT {_ENTRY} FROM alfred_refs_call
+        WHERE conversation = :p_conversation AND number > :p_number
+        ORDER BY number
+        LIMIT :p_limit
+    """)
+
+    def _call_pages(
+        self, fetch: Fetch, address: Address
+    ) -> Iterator[tuple[list[CallEntry], list[ChangeEntry]]]:
+        """Yield pages of calls, in order, each with the rows that its calls changed."""
+        values, number = address_parameters(address) | {"p_limit": PAGE}, 0
+        while calls := [
+            call_entry(row) for row in fetch(self._PAGE_OF_CALLS, values | {"p_number": number})
+        ]:
+            numbers = [call.number for call in calls]
+            rows: Sequence[Any] = fetch(self._CHANGES, values | {"p_numbers": numbers})
+            yield calls, [change_entry(entry) for _, *entry in rows if entry[0] is not None]
+            number = numbers[-1]
+
+    _RESTORE_CALL = typed_text("""
+        INSERT INTO alfred_refs_call (
+            conversation, number, turn, asked_at, decided_at, expires_at, seconds, undoes, tool,
+            state, actor, acting_user, call_id, decided_by, reason, token, arguments, plan, answer
+        ) VALUES (
+            :p_conversation, :p_number, :p_turn, :p_asked_at, :p_decided_at, :p_expires_at,
+            :p_seconds, :p_undoes, :p_tool, :p_state, :p_actor, :p_user, :p_call_id,
+            :p_decided_by, :p_reason, :p_token, CAST(:p_arguments AS json), CAST(:p_plan AS json),
+            CAST(:p_answer AS json)
+        )
+    """)
+    _RESTORE_CHANGES = typed_text(
+        _ADD_CHANGES.format("new.call", "", "CAST(:p_numbers AS integer[]), ", "call, ")
+    )
+
+    @staticmethod
+    def _call_parameters(call: CallEntry) -> dict[str, Any]:
+        """Return the parameters of `_RESTORE_CALL`."""
+        values = {f"p_{each.name}": getattr(call, each.name) for each in fields(call)}
+        contents = {f"p_{name}": _json_or_none(getattr(call, name)) for name in CONTENTS}
+        return values | contents
+
 
 def call_entry(row: Sequence[Any]) -> CallEntry:
     """Return the call in the columns of `_ENTRY`."""
     values = dict(zip(_READ, row, strict=True))
-    for name in ("arguments", "plan", "answer"):
+    for name in CONTENTS:
         values[name] = _value_or_none(values[name])
     return CallEntry(*values.values())
 
@@ -449,9 +600,10 @@ def change_entry(row: Sequence[Any]) -> ChangeEntry:
     return ChangeEntry(call, place, table, ref, label, action, json.loads(key), before, after)
 
 
-def _change_parameters(changes: Sequence[ChangeEntry]) -> dict[str, Any]:
-    """Return the parameters of `_ADD_CHANGES`."""
+def change_parameters(changes: Sequence[ChangeEntry]) -> dict[str, Any]:
+    """Return the parameters of `_ADD_CHANGES`, and the numbers of the calls."""
     return {
+        "p_numbers": [change.call for change in changes],
         "p_places": [change.place for change in changes],
         "p_table_names": [change.table for change in changes],
         "p_refs": [change.ref for change in changes],

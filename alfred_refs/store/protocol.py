@@ -398,6 +398,24 @@ class Store(Protocol):
         Then calls can be stored in its transaction. It is found out once for each engine.
         """
 
+    def expire_calls(self, batch: int) -> Iterator[int]:
+        """Set the state of calls that waited for too long; yield the size of each batch.
+
+        They are expired without it: it only removes them from the index of what waits. Batches
+        are as for `prune`.
+        """
+
+    def prune_changes(self, older_than: timedelta, batch: int) -> Iterator[int]:
+        """Delete the contents of calls that were decided long ago; yield the size of each batch.
+
+        That is arguments, plan and answer, and of the rows that they changed label, before and
+        after. What was done, when and by whom stays. Batches are as for `prune`.
+
+        Args:
+            older_than: not negative; by the store's clock.
+            batch: calls of one batch, at most.
+        """
+
     # Turns
 
     def begin_turn(self, address: Address) -> int:
@@ -421,7 +439,8 @@ class Store(Protocol):
         """Copy a conversation, with its refs, marks, turn and counters, for the same owner.
 
         Drafts are copied. One that is not saved loses its reserved key, because each of the two
-        conversations may save it, as a row of its own. The copy is of one moment: a ref that is
+        conversations may save it, as a row of its own. Calls are not copied: each is decided, and
+        undone, where it was made. The copy is of one moment: a ref that is
         minted at the same time is in it with its counter, or not at all.
 
         Raises:
@@ -456,7 +475,9 @@ class Store(Protocol):
         """Delete what is kept of a row besides its refs, in every conversation of every owner.
 
         That is its label, content and label of drafts that were saved as it, and all activity and
-        steps of the conversations that know it, because other rows may have shown its fields.
+        steps of the conversations that know it, because other rows may have shown its fields. Of
+        calls that changed it, or whose contents have its ref, it is arguments, plan and answer,
+        and its own label, before and after; those that wait are expired.
         Yields how many conversations each batch changed. Batches are as for `prune`, but a
         conversation that another process works in is waited for.
 

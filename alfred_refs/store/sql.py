@@ -69,7 +69,7 @@ _TYPES: Mapping[Any, str] = {
     Boolean: "p_of_any",
     Interval: "p_unused_for p_expires_in p_older_than",
     Double: "p_seconds",
-    DateTime(timezone=True): "p_begun_at",
+    DateTime(timezone=True): "p_begun_at p_asked_at p_decided_at p_expires_at",
     ARRAY(Uuid): "p_chosen",
     ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations"
     " p_noted p_actions p_actors p_reasons p_fields"
@@ -142,6 +142,13 @@ WORKING_TURN = f"coalesce(:p_turn, {CURRENT_TURN})"
 
 # The last use was not recorded within `NOTED_EVERY`.
 UNNOTED = f"used_at < now() - INTERVAL '{NOTED_EVERY.total_seconds():.0f} seconds'"
+
+# The rows of mappings or drafts, as `known`, that are of one row of the application's.
+OF_ROW = """
+    known.key = :p_key AND known.conversation = counters.conversation
+    AND known.kind = counters.kind AND counters.entity = :p_entity
+    AND (counters.table_name = :p_table) IS DISTINCT FROM false
+"""
 
 # The refs that a call is about.
 REQUESTED_REFS = "unnest(:p_entities, :p_numbers) AS requested (entity, number)"

@@ -407,7 +407,7 @@ _LOG_LINES: Mapping[str, str] = MappingProxyType(
 _NOT_MEASURED = frozenset(
     [
         *("create_tables", "drafts", "entries", "erase", "describe", "conversations"),
-        *("count_conversations", "stats", "waiting", "is_on"),
+        *("count_conversations", "stats", "waiting", "is_on", "expire_calls", "prune_changes"),
     ]
 )
 

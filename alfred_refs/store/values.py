@@ -660,6 +660,8 @@ class Exported:
         tables: whose rows the refs are for, by entity, as far as it is known.
         activity: of all rows, in natural order, without `gone` and `label`.
         steps: all of them, in order.
+        calls: all of them, in order.
+        changes: the rows that they changed, in order of calls and places.
 
     Example:
         >>> exported = PostgresStore(engine).export(Address("chat-7"))
@@ -678,3 +680,5 @@ class Exported:
     tables: Mapping[str, str] = field(default_factory=dict)
     activity: Sequence[ActivityEntry] = ()
     steps: Sequence[StepEntry] = ()
+    calls: Sequence[CallEntry] = ()
+    changes: Sequence[ChangeEntry] = ()

@@ -84,7 +84,7 @@ NOT_AN_EXPORT = {
     "\udcff": "the file is not JSON",
     "[]": "this is not a conversation that alfred_refs exported",
     '{"format": "theirs"}': "this is not a conversation that alfred_refs exported",
-    changed(version=6): "the conversation was exported in version 6 of the format",
+    changed(version=7): "the conversation was exported in version 7 of the format",
     changed(turn="a508000d"): "the export has a value that cannot be read: turn",
     changed(a508000d=1): "the export has a field that is not known: (unnamed)",
     changed(id="\x1b"): "a conversation's id is empty, too long or has control characters",

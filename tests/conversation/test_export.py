@@ -19,6 +19,10 @@ from alfred_refs.store import (
     ActivityEntry,
     Actor,
     Address,
+    CallEntry,
+    CallState,
+    ChangeAction,
+    ChangeEntry,
     DraftEntry,
     Entry,
     Exported,
@@ -63,6 +67,46 @@ ACTIVITY = st.builds(
 )
 
 
+NAMES = st.none() | st.sampled_from(["ann", "ключ"])
+JSON: st.SearchStrategy[Any] = st.sampled_from(
+    [None, 0, "\0", [], {"note": "\ud800 \0 ключ", "n": [1e22, None]}]
+)
+MOMENTS = st.datetimes(timezones=st.just(UTC))
+CALLS = st.builds(
+    CallEntry,
+    *(st.just(1), TURNS, st.just("db_update"), JSON),
+    st.sampled_from(get_args(CallState)),
+    st.sampled_from(get_args(Actor)),
+    *(NAMES, st.none(), JSON, NAMES, JSON, st.none() | st.integers(1, 9), NAMES, NAMES),
+    *(MOMENTS, st.none() | MOMENTS, st.none(), st.none() | st.floats(0, 9)),
+)
+IMAGES = st.none() | st.sampled_from([{}, {"a": None, "ключ": "\ud800 \0"}])
+CHANGES = st.builds(
+    ChangeEntry,
+    *(st.just(1), st.just(1), TABLE_NAMES, st.sampled_from([None, "recipe_1"]), LABELS),
+    st.sampled_from(get_args(ChangeAction)),
+    *(IMAGES.map(lambda image: image or {}), IMAGES, IMAGES),
+)
+
+
+@st.composite
+def called(draw: st.DrawFn) -> tuple[list[CallEntry], list[ChangeEntry]]:
+    """Draw calls with what they changed: numbers with gaps, ids or none."""
+    calls = [
+        replace(draw(CALLS), number=number, call_id=draw(st.sampled_from([None, str(number)])))
+        for number in sorted(draw(st.sets(st.integers(1, 9), max_size=3)))
+    ]
+    changes = [
+        replace(draw(CHANGES), call=call.number, place=place)
+        for call in calls
+        for place in sorted(draw(st.sets(st.integers(0, 9), max_size=2)))
+    ]
+    return calls, changes
+
+
+CALLED = called()
+
+
 @st.composite
 def conversations(draw: st.DrawFn) -> Exported:
     """Draw a conversation: all types of keys, numbers with gaps, counters that are ahead."""
@@ -96,7 +140,7 @@ def conversations(draw: st.DrawFn) -> Exported:
     steps = [StepEntry(*place, draw(LEFT)) for place in places]
     return Exported(
         *("chat-7", owner, turn, moment, last, entries, last_drafts, drafts, known),
-        *(activity, steps),
+        *(activity, steps, *draw(CALLED)),
     )
 
 
@@ -108,7 +152,7 @@ def an_export(**changes: Any) -> dict[str, Any]:
     ]
     return {
         "format": "alfred_refs.conversation",
-        "version": 5,
+        "version": 6,
         "id": "chat-7",
         "owner": "ann",
         "turn": 3,
@@ -149,6 +193,49 @@ def an_export(**changes: Any) -> dict[str, Any]:
             }
         ],
         "steps": [{"turn": 2, "number": 1, "content": {"action": "step_complete"}}],
+        "calls": [
+            {
+                "number": 2,
+                "turn": 1,
+                "tool": "db_delete",
+                "arguments": {"ids": ["recipe_2"]},
+                "state": "done",
+                "actor": "model",
+                "user": "ann",
+                "call_id": "call_1",
+                "plan": {"text": "Delete 1 recipe"},
+                "token": "t",
+                "answer": 0,
+                "undoes": 1,
+                "decided_by": "eve",
+                "reason": "of course",
+                "asked_at": "2026-11-22T10:00:00+00:00",
+                "decided_at": "2026-11-22T10:00:01+00:00",
+                "expires_at": "2026-11-23T10:00:00+00:00",
+                "seconds": 0.5,
+            },
+            {
+                "number": 3,
+                "turn": 1,
+                "tool": "undo",
+                "state": "waiting",
+                "actor": "user",
+                "asked_at": "2026-11-22T10:00:00+00:00",
+            },
+        ],
+        "changes": [
+            {
+                "call": 2,
+                "place": 1,
+                "table": "recipes",
+                "ref": "recipe_2",
+                "label": "Soup",
+                "action": "deleted",
+                "key": {"a": "12", "b": "b"},
+                "before": {"name": "Soup", "note": None},
+            },
+            {"call": 2, "place": 2, "table": "x", "action": "created", "key": {}, "after": {}},
+        ],
     } | changes
 
 
@@ -199,14 +286,39 @@ def test_the_format_is_what_the_documentation_says() -> None:
             )
         ],
         [StepEntry(2, 1, '{"action":"step_complete"}')],
+        [
+            CallEntry(
+                *(2, 1, "db_delete", {"ids": ["recipe_2"]}, "done", "model", "ann", "call_1"),
+                *({"text": "Delete 1 recipe"}, "t", 0, 1, "eve", "of course"),
+                datetime(2026, 11, 22, 10, tzinfo=UTC),
+                datetime(2026, 11, 22, 10, 0, 1, tzinfo=UTC),
+                datetime(2026, 11, 23, 10, tzinfo=UTC),
+                0.5,
+            ),
+            CallEntry(
+                *(3, 1, "undo", None, "waiting", "user", None, None, None, None, None, None),
+                *(None, None, datetime(2026, 11, 22, 10, tzinfo=UTC), None, None, None),
+            ),
+        ],
+        [
+            ChangeEntry(
+                *(2, 1, "recipes", "recipe_2", "Soup", "deleted", {"a": "12", "b": "b"}),
+                *({"name": "Soup", "note": None}, None),
+            ),
+            ChangeEntry(2, 2, "x", None, None, "created", {}, None, {}),
+        ],
     )
 
     assert to_json(exported) == an_export()
     assert from_json(an_export()) == exported
+    older = an_export(version=5)
+    del older["calls"], older["changes"]
+    exported = replace(exported, calls=[], changes=[])
+    assert from_json(older) == exported
     copied = with_activity(seen_turn=2, seen={"name": "Soup", "…steps": ["step_1"]})
-    del copied["activity"][0]["fields"]
+    del copied["activity"][0]["fields"], copied["calls"], copied["changes"]
     assert from_json(copied | {"version": 4}) == exported
-    older = an_export(version=3)
+    older["version"] = 3
     del older["activity"], older["steps"]
     exported = replace(exported, activity=[], steps=[])
     assert from_json(older) == exported
@@ -231,6 +343,18 @@ def with_draft(**changes: Any) -> dict[str, Any]:
     return an_export(drafts=[first, second | changes])
 
 
+def with_call(**changes: Any) -> dict[str, Any]:
+    """Return an export whose first call has changes."""
+    first, second = an_export()["calls"]
+    return an_export(calls=[first | changes, second])
+
+
+def with_change(**changes: Any) -> dict[str, Any]:
+    """Return an export whose first change has changes."""
+    first, second = an_export()["changes"]
+    return an_export(changes=[first | changes, second])
+
+
 def test_what_is_not_set_of_a_draft_may_be_left_out() -> None:
     """Its key and label."""
     read = from_json(with_draft(label=f"Soup\n{UUID}"))
@@ -244,6 +368,10 @@ def test_a_label_that_comes_in_is_cleaned() -> None:
     assert from_json(with_ref(label=f"Soup\n{UUID}")).entries[1].label == "Soup <key>"
 
 
+DEEP: list[Any] = []
+for _ in range(2000):
+    DEEP = [DEEP]
+
 FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
 
 
@@ -251,12 +379,39 @@ FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
     ("data", "message"),
     [
         *((data, "this is not a conversation") for data in FOREIGN),
-        (an_export(version=6), "in version 6 of the format, and .* knows those up to 5; install"),
+        (an_export(version=7), "in version 7 of the format, and .* knows those up to 6; install"),
         (with_activity(ref="recipe_9"), "has activity of 'recipe_9', and no such ref"),
         (with_activity(action="eaten"), r"cannot be read: activity\[0\].action"),
         (with_activity(seen=[1]), r"cannot be read: activity\[0\].seen"),
         (with_activity(fields=["a\0"]), r"cannot be read: activity\[0\].fields\[0\]"),
         (an_export(steps=[{"turn": 1, "number": 0, "content": {}}]), r"read: steps\[0\].number"),
+        (with_call(number=3), "has a call or a change twice"),
+        (with_call(number=4), "has changes of call 2, and no such call"),
+        (with_call(number=0), r"cannot be read: calls\[0\].number"),
+        (with_call(number=MAX_NUMBER + 1), r"cannot be read: calls\[0\].number"),
+        (with_call(state="eaten"), r"cannot be read: calls\[0\].state"),
+        (with_call(tool="a\0"), r"cannot be read: calls\[0\].tool"),
+        (with_call(user="\ud800"), r"cannot be read: calls\[0\].user"),
+        (with_call(arguments=float("nan")), r"cannot be read: calls\[0\].arguments"),
+        (with_call(plan=DEEP), r"cannot be read: calls\[0\].plan"),
+        (with_call(answer=uuid.UUID(UUID)), r"cannot be read: calls\[0\].answer"),
+        (with_call(asked_at="2026-11-22T10:00:00"), r"cannot be read: calls\[0\].asked_at"),
+        (with_call(seconds=float("inf")), r"cannot be read: calls\[0\].seconds"),
+        (with_call(more=1), r"a field that is not known: calls\[0\].more"),
+        (
+            an_export(
+                calls=[an_export()["calls"][1] | {"call_id": "a", "number": n} for n in (2, 3)]
+            ),
+            "has a call or a change twice",
+        ),
+        (with_change(place=2), "has a call or a change twice"),
+        (with_change(call=9), "has changes of call 9, and no such call"),
+        (with_change(place=-1), r"cannot be read: changes\[0\].place"),
+        (with_change(table="a\0"), r"cannot be read: changes\[0\].table"),
+        (with_change(ref=UUID), r"cannot be read: changes\[0\].ref"),
+        (with_change(action="read"), r"cannot be read: changes\[0\].action"),
+        (with_change(key={"a": 1}), r"cannot be read: changes\[0\].key.a"),
+        (with_change(before=[]), r"cannot be read: changes\[0\].before"),
         (an_export(tables={"recipe": 7}), "cannot be read: tables.recipe"),
         (an_export(tables={"recipe": ""}), "cannot be read: tables.recipe"),
         (an_export(tables={"recipe": "a\0"}), "cannot be read: tables.recipe"),
@@ -327,11 +482,6 @@ def test_what_is_foreign_newer_or_malformed_is_refused(data: Any, message: str) 
         from_json(data)
 
     assert UUID[:8] not in str(caught.value)
-
-
-DEEP: list[Any] = []
-for _ in range(2000):
-    DEEP = [DEEP]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,7 @@ from alfred_refs import (
     UnknownRefError,
 )
 from alfred_refs.conversation import refs
+from alfred_refs.store import Address, NewCall
 from alfred_refs.store.memory import MemoryStore
 from tests.models import Recipe
 
@@ -251,6 +253,8 @@ def test_pruning_tells_its_progress(memory: RefRegistry) -> None:
         (lambda registry: registry.conversations(limit=-1), "a limit of -1 conversations; give"),
         (lambda registry: registry.prune(timedelta(), batch=0), "a batch of 0 conversations"),
         (lambda registry: registry.erase("recipe", 1, batch=0), "a batch of 0 conversations"),
+        (lambda r: r.prune_history(timedelta(seconds=-1)), "older_than is negative: .*; give"),
+        (lambda r: r.prune_history(timedelta(), batch=0), "a batch of 0 calls; give at least 1"),
     ],
 )
 def test_no_time_is_less_than_none(memory: RefRegistry, use: Any, message: str) -> None:
@@ -308,3 +312,38 @@ async def test_asynchronous_engines_work_inside_run_sync(
     done = await aio.run_sync(use)
 
     assert done == [["recipe_1", "recipe_2", "recipe_3"], {"recipe": 3}, ["chat-8"], 1, 0]
+
+
+ADDRESS = Address("chat-7", "ann")
+ASKED = NewCall("db_delete", {"ids": ["recipe_1"]}, "waiting", "model")
+
+
+def test_the_history_is_pruned_by_age(memory: RefRegistry, chat: Conversation) -> None:
+    """What has waited for too long is marked first; what waits or is recent stays."""
+    store = memory._store
+    for expires_in in (None, timedelta(), timedelta()):
+        store.add_call(ADDRESS, replace(ASKED, expires_in=expires_in))
+    sizes: list[int] = []
+
+    assert memory.prune_history(timedelta(days=1)) == 0
+    assert [call.decided_at is None for call in store.calls(ADDRESS)] == [True, False, False]
+    assert memory.prune_history(timedelta(), batch=2, progress=sizes.append) == 2
+    assert sum(sizes) == 2
+    assert [call.arguments for call in store.calls(ADDRESS)] == [ASKED.arguments, None, None]
+    assert chat.resolve("recipe_1") == KEYS[0]
+
+
+def test_a_call_that_waits_is_not_decided_twice_in_a_copy(
+    memory: RefRegistry, chat: Conversation
+) -> None:
+    """An import under another id has it as expired; the conversation itself goes on waiting."""
+    store = memory._store
+    store.add_call(ADDRESS, ASKED)
+    data = chat.export()
+
+    memory.import_conversation(data, id="copy")
+    chat.forget()
+    memory.import_conversation(data)
+
+    assert [call.state for call in store.calls(replace(ADDRESS, id="copy"))] == ["expired"]
+    assert [call.state for call in store.calls(ADDRESS)] == ["waiting"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from alfred_refs import UnknownConversationError
-from alfred_refs.store import Address, CallEntry, ChangeEntry, NewCall, Store
+from alfred_refs.store import Address, CallEntry, ChangeEntry, NewCall, NewDraft, Store
 
 CHAT, OTHER = Address("chat-7", "ann"), Address("chat-8")
 TAKEN = Address("chat-7", "bob")
@@ -233,6 +233,140 @@ def test_no_call_is_in_a_fork(store: Store) -> None:
     assert (store.calls(fork), store.changes(fork, [1])) == ([], [])
     assert store.add_call(fork, DONE).number == 1
     assert len(store.calls(CHAT)) == 1
+
+
+def test_calls_are_forgotten_with_their_conversation(store: Store) -> None:
+    """By one, and by age; nothing of them is left to whoever begins it again."""
+    for forget in (lambda: store.forget(CHAT), lambda: list(store.prune(timedelta(), 2))):
+        store.add_call(CHAT, WAITING, [DELETED])
+        forget()
+        assert (store.waiting(), store.calls(CHAT), store.changes(CHAT, [1])) == ([], [], [])
+        assert store.add_call(TAKEN, DONE).number == 1
+        store.forget(TAKEN)
+
+
+def test_the_contents_of_old_calls_are_deleted(store: Store) -> None:
+    """Of those that are decided, with the values of their rows; what was done stays."""
+    decided = [
+        store.add_call(CHAT, replace(WAITING, state="done", plan={}, answer=[]), [DELETED]),
+        store.add_call(CHAT, replace(DONE, state="rejected", call_id="a")),
+        store.add_call(OTHER, DONE, [LINKED, CREATED]),
+    ]
+    waiting = store.add_call(CHAT, WAITING, [CREATED])
+    doing = store.add_call(CHAT, replace(WAITING, state="doing"))
+
+    assert list(store.prune_changes(timedelta(days=1), 2)) == []
+    assert sum(store.prune_changes(timedelta(), 2)) == 3
+    assert list(store.prune_changes(timedelta(), 2)) == []
+    empty = [replace(call, arguments=None, plan=None, answer=None) for call in decided]
+    assert store.calls(CHAT) == [*empty[:2], waiting, doing]
+    assert store.calls(OTHER) == empty[2:]
+    assert store.changes(CHAT, [1, 3]) == [
+        replace(DELETED, call=1, label=None, before=None),
+        replace(CREATED, call=3),
+    ]
+    assert store.changes(OTHER, [1]) == [
+        replace(CREATED, call=1, label=None, after=None),
+        replace(LINKED, call=1, before=None, after=None),
+    ]
+
+
+def test_calls_that_waited_for_too_long_are_marked(store: Store) -> None:
+    """As decided when they expired; the others go on waiting. Then their contents age too."""
+    for _ in range(3):
+        store.add_call(CHAT, replace(WAITING, expires_in=timedelta()))
+    store.add_call(CHAT, replace(WAITING, expires_in=timedelta(hours=1)))
+    store.add_call(OTHER, WAITING)
+
+    assert list(store.prune_changes(timedelta(), 2)) == []
+    assert sum(store.expire_calls(2)) == 3
+    assert list(store.expire_calls(2)) == []
+    calls = store.calls(CHAT)
+    assert [call.state for call in calls] == [*["expired"] * 3, "waiting"]
+    assert [call.decided_at for call in calls] == [*[c.expires_at for c in calls[:3]], None]
+    assert sum(store.prune_changes(timedelta(), 2)) == 3
+
+
+# contents of calls, and whether they name `recipe_1`
+CONTENTS: list[tuple[Any, bool]] = [
+    ({"ids": ["recipe_1"]}, True),
+    ({"recipe_1": 1}, True),
+    ({"note": "see\nrecipe_1, or\trecipe_2"}, True),
+    ({"note": "\0recipe_1\0"}, True),
+    ({"note": "<recipe_1> é"}, True),
+    ({"note": "Ann\u2019s \ud83crecipe_1"}, True),
+    ({"ids": ["recipe_10", "my_recipe_1", "recipe_1_2", "gen_recipe_1", "Recipe_1"]}, False),
+    ({}, False),
+]
+
+
+def test_what_calls_have_of_a_row_is_erased(store: Store) -> None:
+    """From calls that changed it, or that name it anywhere; others, and other owners', stay."""
+    row, other = ("recipe", 7), ("recipe", 8)
+    for address in (CHAT, OTHER):
+        store.refer(address, [row, other] if address is CHAT else [other, row])
+        store.add_call(address, replace(WAITING, arguments={}), [DELETED, LINKED])
+        for contents, _ in CONTENTS:
+            store.add_call(address, replace(DONE, arguments=contents))
+            store.add_call(address, replace(DONE, answer=contents))
+            store.add_call(address, replace(WAITING, arguments={}, plan=contents))
+    before, elsewhere = store.calls(CHAT), store.calls(OTHER)
+
+    assert sum(store.erase(row, None, 5)) == 2
+
+    named = [True, *(named for _, named in CONTENTS for _ in range(3))]
+    for call, was, is_named in zip(store.calls(CHAT), before, named, strict=True):
+        state = "expired" if is_named and was.state == "waiting" else was.state
+        kept = replace(was, arguments=None, plan=None, answer=None) if is_named else was
+        assert call == replace(kept, state=state, decided_at=call.decided_at)
+        assert (call.decided_at is None) is (state == "waiting")
+    assert store.changes(CHAT, [1]) == [
+        replace(DELETED, call=1, label=None, before=None),
+        replace(LINKED, call=1),
+    ]
+    # there the row is recipe_2, which one of the contents names
+    assert [
+        c.number for c, was in zip(store.calls(OTHER), elsewhere, strict=True) if c != was
+    ] == [
+        *(8, 9, 10),
+    ]
+    assert store.changes(OTHER, [1]) == [replace(DELETED, call=1), replace(LINKED, call=1)]
+
+
+def test_a_call_that_names_a_draft_of_an_erased_row_is_erased(store: Store) -> None:
+    """As long as the draft was saved as the row."""
+    saved, pending = [
+        draft.ref
+        for draft in store.draft(CHAT, [NewDraft("recipe", "{}"), NewDraft("recipe", "{}")])
+    ]
+    store.reserve_keys(CHAT, {saved: 7, pending: 8})
+    store.confirm_drafts(CHAT, [saved])
+    for ref in (saved, pending):
+        store.add_call(CHAT, replace(DONE, answer=str(ref)))
+
+    assert [sum(store.erase(("recipe", key), None, 5)) for key in (7, 8)] == [1, 1]
+    assert [call.answer for call in store.calls(CHAT)] == [None, str(pending)]
+
+
+def test_calls_are_exported_and_restored(store: Store) -> None:
+    """With what they changed; numbers go on after them. More than a page of them, too."""
+    store.add_call(CHAT, replace(WAITING, call_id="a", plan=[1], expires_in=timedelta()))
+    for _ in range(60):
+        store.add_call(CHAT, DONE, [DELETED, LINKED])
+    exported = store.export(CHAT)
+    calls, changes = store.calls(CHAT), store.changes(CHAT, range(99))
+
+    store.forget(CHAT)
+    store.restore(CHAT, exported)
+    store.restore(Address("copy"), exported)
+
+    assert (exported.calls, exported.changes) == (calls, changes)
+    assert len(changes) == 120
+    for address in (CHAT, Address("copy")):
+        assert store.calls(address) == calls
+        assert store.changes(address, range(99)) == changes
+        assert store.add_call(address, DONE).number == 62
+    assert [call.state for call in store.calls(CHAT, numbers=[1])] == ["expired"]
 
 
 def test_values_do_not_show_what_is_in_a_call() -> None:

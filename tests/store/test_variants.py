@@ -132,6 +132,8 @@ CALLS: list[Callable[[Store], object]] = [
     lambda store: store.waiting(),
     lambda store: store.waiting("bob", 3),
     lambda store: store.forget(COPY),
+    lambda store: store.add_call(CHAT, replace(ASKED, call_id="b", expires_in=timedelta())),
+    lambda store: sum(store.expire_calls(1)),
     # turns and whole conversations
     lambda store: [store.begin_turn(CHAT) for _ in range(11)],
     lambda store: store.turn(CHAT),
@@ -148,7 +150,11 @@ CALLS: list[Callable[[Store], object]] = [
     lambda store: sorted(store.conversations(timedelta(), limit=9), key=lambda info: info.id),
     lambda store: store.count_conversations(timedelta(), None),
     lambda store: store.stats(),
+    lambda store: store.add_call(COPY, replace(DONE, state="rejected"), CHANGED),
+    lambda store: store.add_call(COPY, replace(ASKED, plan="recipe_1"), CHANGED[:1]),
     lambda store: sum(store.erase(SOUP, "public.recipes", 2)),
+    lambda store: sum(store.prune_changes(timedelta(), 1)),
+    lambda store: store.export(COPY),
     lambda store: store.export(FORK),
     lambda store: store.forget(FORK),
     lambda store: store.restore(FORK, replace(store.export(CHAT), id=FORK.id)),
@@ -193,7 +199,8 @@ def without_times(value: Any) -> Any:
     if isinstance(value, ConversationInfo):
         return replace(value, begun_at=then, used_at=then)
     if isinstance(value, Exported):
-        return replace(value, begun_at=then)
+        calls = [without_times(call) for call in value.calls]
+        return replace(value, begun_at=then, calls=calls)
     if isinstance(value, RegistryStats):
         return replace(value, table_bytes=None, index_bytes=None)
     return value
