@@ -1096,39 +1096,62 @@ class RegistryUnreachableError(SetupError):
 
 
 class RegistryBusyError(RefError):
-    """No connection of the registry's own pool became free before its timeout.
+    """The registry got no connection, or no answer, in time; see `RefRegistry(timeout=...)`.
 
     Attributes:
         database: the name of the database.
+        seconds: how long it has waited for an answer; `None` if no connection of the registry's
+            own pool became free.
 
     Example:
-        >>> raise RegistryBusyError("shop")
+        >>> raise RegistryBusyError("shop", 5.0)
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.RegistryBusyError: no connection to the registry's database 'shop'
-            became free in time; try again, or raise the engine's pool_size or pool_timeout, which
-            apply to the registry's own pool
+        alfred_refs.errors.RegistryBusyError: the registry's database 'shop' did not answer
+            within 5 seconds; behind a pooler such as PgBouncer, open transactions may hold all its
+            server connections while they wait for the registry: give RefRegistry an engine with a
+            pool of its own there (docs/poolers.md); otherwise try again, or raise
+            RefRegistry(timeout=...)
     """
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, seconds: float | None = None) -> None:
         self.database = database
-        super().__init__(database)
+        self.seconds = seconds
+        super().__init__(database, seconds)
 
     def _error_text(self) -> str:
+        if self.seconds is not None:
+            return (
+                f"the registry's database {self.database!r} did not answer within "
+                f"{self.seconds:g} seconds; behind a pooler such as PgBouncer, open transactions "
+                "may hold all its server connections while they wait for the registry: give "
+                "RefRegistry an engine with a pool of its own there (docs/poolers.md); otherwise "
+                "try again, or raise RefRegistry(timeout=...)"
+            )
         return (
             f"no connection to the registry's database {self.database!r} became free in time; try "
             "again, or raise the engine's pool_size or pool_timeout, which apply to the "
-            "registry's own pool"
+            "registry's own pool, or RefRegistry(timeout=...)"
         )
 
+
+_UNPREPARED = "behind a pooler such as PgBouncer, {} (docs/poolers.md)"
+
+# Driver -> what keeps prepared statements away from a pooler in transaction mode.
+_WITHOUT_PREPARED = {
+    "psycopg": "give the engine connect_args={'prepare_threshold': None}",
+    "asyncpg": "give the engine poolclass=NullPool and connect_args={'statement_cache_size': 0, "
+    "'prepared_statement_cache_size': 0, 'prepared_statement_name_func': lambda: "
+    "f'__asyncpg_{uuid4()}__'}",
+}
 
 # Prefix of a SQLSTATE -> remedy; the first that fits. Retrying does not help against a server that
 # accepts no writes, or a role that may not write.
 _REMEDIES = {
     "0A000": "it may be a standby, which accepts no writes: give RefRegistry the primary's engine",
     "25006": "it accepts no writes: give RefRegistry the primary's engine",
-    "26000": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
-    "42P05": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
+    "26000": _UNPREPARED,
+    "42P05": _UNPREPARED,
     "40": "the transaction conflicted with another one: try again",
     "42501": "grant the engine's user all rights on the registry's tables",
     "53100": "make room on the server's disk, then try again",
@@ -1147,6 +1170,7 @@ class RegistryFailedError(RefError):
     Attributes:
         reason: the database's message, one line.
         sqlstate: its SQLSTATE, `None` if the driver does not provide it.
+        driver: the name of the driver in SQLAlchemy, if it is known.
 
     Example:
         >>> raise RegistryFailedError("could not extend file: No space left on device", "53100")
@@ -1157,10 +1181,11 @@ class RegistryFailedError(RefError):
             changed; make room on the server's disk, then try again
     """
 
-    def __init__(self, reason: str, sqlstate: str | None) -> None:
+    def __init__(self, reason: str, sqlstate: str | None, driver: str | None = None) -> None:
         self.reason = reason
         self.sqlstate = sqlstate
-        super().__init__(reason, sqlstate)
+        self.driver = driver
+        super().__init__(reason, sqlstate, driver)
 
     def _error_text(self) -> str:
         return (
@@ -1170,4 +1195,6 @@ class RegistryFailedError(RefError):
 
     def _remedy(self) -> str:
         state = self.sqlstate or ""
-        return next(_REMEDIES[start] for start in _REMEDIES if state.startswith(start))
+        remedy = next(_REMEDIES[start] for start in _REMEDIES if state.startswith(start))
+        unprepared = "use no prepared statements"
+        return remedy.format(_WITHOUT_PREPARED.get(self.driver or "", unprepared))

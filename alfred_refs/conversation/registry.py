@@ -66,6 +66,10 @@ class RefRegistry(EventSource):
             application's own. The registry uses its credentials and connect hooks, never its pool.
         store: another store, in place of `bind`.
         policy: which keys become refs, and the names of their entities.
+        timeout: the seconds after which a call on `bind` that got no connection, or no answer,
+            raises `RegistryBusyError`; 5 by default. Behind a pooler, sessions with open
+            transactions may hold all connections that the registry waits for:
+            `docs/poolers.md`.
 
     Raises:
         SetupError: `bind` is not a PostgreSQL engine, or both or neither of `bind` and `store`
@@ -87,8 +91,9 @@ class RefRegistry(EventSource):
         *,
         store: Store | None = None,
         policy: RefPolicy | None = None,
+        timeout: float | None = None,
     ) -> None:
-        self._store = _store_for(bind) if store is None else store
+        self._store = _store_for(bind, timeout) if store is None else store
         if bind is not None and store is not None:
             raise SetupError("RefRegistry got both bind and store", "give one of them")
         self._policy = policy or RefPolicy()
@@ -406,12 +411,12 @@ def _check_age(unused_for: timedelta | None) -> None:
         )
 
 
-def _store_for(bind: Any) -> Store:
+def _store_for(bind: Any, timeout: float | None) -> Store:
     engine = getattr(bind, "sync_engine", bind)  # an AsyncEngine wraps one
     if isinstance(engine, Engine) and engine.dialect.name == "postgresql":
         from alfred_refs.store.postgres import PostgresStore  # noqa: PLC0415  # only where used
 
-        return PostgresStore(engine)
+        return PostgresStore(engine) if timeout is None else PostgresStore(engine, timeout=timeout)
     kind = f"an engine for {engine.dialect.name}" if isinstance(engine, Engine) else repr(bind)
     raise SetupError(
         f"RefRegistry got {kind}, and its default store needs PostgreSQL",

@@ -34,17 +34,21 @@ from .concurrency import (
 )
 from .engines import (
     Schemas as Schemas,
+    as_sqlalchemy_errors as as_sqlalchemy_errors,
+    caches_statements as caches_statements,
     connection_cache as connection_cache,
     driver_error_fields as driver_error_fields,
     invalidate_pool as invalidate_pool,
     max_connections as max_connections,
     on_disposal as on_disposal,
     parallel_pool as parallel_pool,
+    pings as pings,
     prepend_error_listener as prepend_error_listener,
     root_of as root_of,
     schemas_in as schemas_in,
     schemas_of as schemas_of,
     schemas_of_session as schemas_of_session,
+    simple_query as simple_query,
 )
 from .mappers import (
     BOUNDARY as BOUNDARY,

@@ -12,6 +12,7 @@ their own but `connection_cache`, which lives on the pool's record of a connecti
 | replace connections that the server has cut | `invalidate_pool` |
 | see an error before the application's own listeners | `prepend_error_listener` |
 | read a driver's error, whichever driver it is | `driver_error_fields` |
+| send statements in one message with asyncpg | `simple_query`, `caches_statements` |
 | compare schema translation maps | `schemas_in`, `schemas_of`, `schemas_of_session` |
 
 Example:
@@ -29,7 +30,8 @@ sends SQL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, Pool, QueuePool, event
@@ -37,6 +39,8 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.event.api import _event_key
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
+
+from alfred_refs.sqla.concurrency import wait_for
 
 # Engines and their pools
 
@@ -61,9 +65,21 @@ def max_connections(bind: Any) -> int | None:
     return pool.size() + pool._max_overflow
 
 
-def parallel_pool(pool: Pool) -> Pool:
-    """Return a new pool with the settings and event listeners of another, for use next to it."""
+def parallel_pool(pool: Pool, timeout: float) -> Pool:
+    """Return a new pool with the settings and event listeners of another, for use next to it.
+
+    It pings no connection (`pool_pre_ping`) before it returns it.
+
+    Args:
+        pool: the other one.
+        timeout: the most seconds that it waits for a connection, if the other waits longer.
+    """
     parallel = pool.recreate()
+    # Private: `_pre_ping`, `QueuePool._timeout`. Pinned by
+    # `test_a_pool_beside_another_waits_no_longer_than_it_is_told`.
+    parallel._pre_ping = False
+    if isinstance(parallel, QueuePool):
+        parallel._timeout = min(parallel._timeout, timeout)
     # Both pools connect by one dialect, which the first connection of either initialises. The
     # `connect` event does that once, and lets other threads wait for it on a mutex. `recreate()`
     # copies the listeners but not the mutex, so a connection of the second pool could be used
@@ -114,6 +130,66 @@ def connection_cache(connection: Connection) -> dict[Any, Any]:
     if entry is None or entry[0] != connected_at:
         entry = record.alfred_refs = connected_at, {}
     return cast("dict[Any, Any]", entry[1])
+
+
+# asyncpg prepares each statement in one message and executes it in another. Outside of a
+# transaction a pooler may send these to two servers. One message of the simple protocol is enough
+# for statements without parameters.
+
+
+def pings(engine: Engine) -> bool:
+    """Return whether an engine's pool tests connections before it returns them."""
+    # Private: `_pre_ping`, of the argument `pool_pre_ping`. Pinned as above.
+    return bool(engine.pool._pre_ping)
+
+
+def caches_statements(connection: Connection) -> bool:
+    """Return whether the driver keeps prepared statements; asyncpg may be told not to.
+
+    Without a cache a connection is behind a pooler: SQLAlchemy documents it for that.
+    """
+    # Private: `_prepared_statement_cache` of SQLAlchemy's adapter for asyncpg.
+    # Pinned by `test_asyncpg_caches_statements_unless_it_is_told_not_to`.
+    adapter: Any = connection.connection.dbapi_connection
+    return getattr(adapter, "_prepared_statement_cache", adapter) is not None
+
+
+def simple_query(connection: Connection, statements: str) -> None:
+    """Send statements without parameters and results in one message, with asyncpg.
+
+    Raises:
+        DBAPIError: as `connection.execute()` raises it.
+    """
+    adapter: Any = connection.connection.dbapi_connection
+    try:
+        wait_for(adapter.driver_connection.execute(statements))
+    except Exception as error:  # noqa: BLE001  # translated, or raised again
+        with as_sqlalchemy_errors(connection, adapter):
+            # Private: `_handle_exception`, which raises. Pinned by
+            # `test_the_simple_protocol_raises_what_sqlalchemy_raises`.
+            adapter._handle_exception(error)
+
+
+@contextmanager
+def as_sqlalchemy_errors(connection: Connection, at_driver: Any) -> Iterator[None]:
+    """Raise errors of the driver as SQLAlchemy does for statements that it executes itself.
+
+    If the connection was lost, all pooled ones that are as old are replaced when they are used.
+
+    Args:
+        connection: the connection.
+        at_driver: the object of the driver, or of SQLAlchemy's adapter, that has raised the error.
+    """
+    driver_error = connection.dialect.loaded_dbapi.Error
+    try:
+        yield
+    except driver_error as error:
+        is_disconnect = connection.dialect.is_disconnect(error, at_driver, None)
+        if is_disconnect:
+            invalidate_pool(connection, error)
+        raise DBAPIError.instance(
+            None, None, error, driver_error, connection_invalidated=is_disconnect
+        ) from None
 
 
 # Errors

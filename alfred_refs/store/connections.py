@@ -12,7 +12,10 @@ credentials and connect hooks, other connections, one pool per process.
 
 How statements travel:
 
-- a statement that only reads is sent alone, in autocommit: one round trip;
+- a statement that only reads is sent alone, in autocommit: one round trip. asyncpg without a cache
+  of statements, as it is used behind PgBouncer, sends BEGIN and COMMIT with it: it prepares a
+  statement in one message and executes it in another, and a pooler must not give these to two
+  servers;
 - statements that write go together, in a short transaction that sets what it needs. psycopg sends
   all of it, from BEGIN to COMMIT, in one pipeline: one round trip. psycopg2, asyncpg, and psycopg
   on a libpq older than 14 wait for each statement;
@@ -24,9 +27,13 @@ errors. A transaction that the server rolled back to let another one finish is r
 one whose connection was lost, if it is idempotent. An error never contains a key: the driver's own
 error is its cause only where that is about the connection.
 
-Limits: nothing else is retried, nothing limits how long a statement runs, and the pool is as large
-as the application's. With an asynchronous engine the application must dispose of its engine, which
-closes the store's connections too.
+No call waits longer than the store's `timeout` for a connection and the server's first answer.
+Behind a pooler both may wait for sessions that wait for this call (`time_limits`). Of transactions
+of several statements only BEGIN is limited, except in a pipeline.
+
+Limits: nothing else is retried, and the pool is as large as the application's. With an
+asynchronous engine the application must dispose of its engine, which closes the store's
+connections too.
 """
 
 from __future__ import annotations
@@ -34,8 +41,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -52,12 +59,18 @@ from alfred_refs.errors import (
     RegistryUnreachableError,
     SetupError,
 )
+from alfred_refs.store.time_limits import TimeLimits, watch_new_connection
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
 _T = TypeVar("_T")
 
+TIMEOUT = 5.0
+"""The seconds that a call of the store waits for a connection and the server's first answer.
+
+Statements of the store take milliseconds; a model's call, which waits for them, takes seconds.
+"""
 
 # Errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
 
@@ -82,19 +95,24 @@ class Fault:
         error: the error to raise.
         is_disconnect: the connection was lost, so the transaction may or may not have committed.
         is_rolled_back: the server rolled everything back to let another transaction finish.
+        is_early: nothing was sent that changes anything.
     """
 
     error: RefError
     is_disconnect: bool = False
     is_rolled_back: bool = False
+    is_early: bool = False
 
 
-def fault_of(error: Exception, database: str, *, connecting: bool = False) -> Fault | None:
+def fault_of(
+    error: Exception, database: str, driver: str | None = None, *, connecting: bool = False
+) -> Fault | None:
     """Return the fault that an error stands for; `None` if it is not of a database.
 
     Args:
         error: from SQLAlchemy, or a driver's own.
         database: its name, for messages.
+        driver: the driver's name, for remedies.
         connecting: whether it was raised while connecting. It is then about the connection, unless
             it has a SQLSTATE.
     """
@@ -123,7 +141,7 @@ def fault_of(error: Exception, database: str, *, connecting: bool = False) -> Fa
         return Fault(unreachable, is_disconnect)
     if sqlstate in _MISSING:
         return Fault(RegistryTablesError(database))
-    failure = RegistryFailedError(_primary_message(driver_error), sqlstate)
+    failure = RegistryFailedError(_primary_message(driver_error), sqlstate, driver)
     return Fault(failure, is_disconnect, sqlstate in _ROLLED_BACK)
 
 
@@ -149,11 +167,16 @@ class OwnEngine:
 
     It is closed with the application's engine, and by `release`. It does not refer to the store,
     which can be collected while the application's engine lives.
+
+    Args:
+        application: the application's engine.
+        timeout: the most seconds to wait for a connection and the server's first answer.
     """
 
-    def __init__(self, application: Engine) -> None:
+    def __init__(self, application: Engine, timeout: float) -> None:
         self._application = application
-        self._by_process: dict[int, Engine] = {}
+        self._timeout = timeout
+        self._by_process: dict[int, tuple[Engine, TimeLimits]] = {}
         sqla.on_disposal(sqla.root_of(application), self.close)
 
     @property
@@ -162,14 +185,18 @@ class OwnEngine:
         return self._application.dialect.is_async
 
     def get(self) -> Engine:
-        """Return the engine of this process; a forked process must not use its parent's sockets.
+        """Return the engine of this process."""
+        return self._get()[0]
+
+    def _get(self) -> tuple[Engine, TimeLimits]:
+        """Return what this process uses: a forked one must not use its parent's sockets.
 
         If two threads make the first one at the same time, both get the same; the other one has
         not connected yet.
         """
         process = os.getpid()
-        engine = self._by_process.get(process)
-        return engine or self._by_process.setdefault(process, self._make())
+        made = self._by_process.get(process)
+        return made or self._by_process.setdefault(process, self._make())
 
     def run(self, work: Callable[[Connection], _T], *, idempotent: bool = True) -> _T:
         """Call `work` with a connection, and return its result.
@@ -184,7 +211,8 @@ class OwnEngine:
         Raises:
             RegistryTablesError: the tables are missing or out of date.
             RegistryUnreachableError: connecting failed, or the connection was lost.
-            RegistryBusyError: all connections of the pool were in use for too long.
+            RegistryBusyError: no connection was free in time, or the server did not answer in
+                time.
             RegistryFailedError: the server refused a statement.
         """
         if not sqla.can_wait(self._application):
@@ -193,9 +221,9 @@ class OwnEngine:
                 "await the asynchronous side: conversation.aio, registry.aio, context.aio; "
                 "or call it inside await session.run_sync()",
             )
-        result = self._attempt(work)
+        result = self._attempt(work, may_ping=not idempotent)
         if isinstance(result, Fault) and (
-            result.is_rolled_back or (idempotent and result.is_disconnect)
+            result.is_rolled_back or (result.is_disconnect and (idempotent or result.is_early))
         ):
             result = self._attempt(work)
         if isinstance(result, Fault):
@@ -204,23 +232,39 @@ class OwnEngine:
             raise result.error
         return result
 
-    def _attempt(self, work: Callable[[Connection], _T]) -> _T | Fault:
-        connecting = True
-        try:
-            with self.get().connect() as connection:
-                connecting = False
-                return work(connection)
-        except Exception as error:
-            database = self._application.url.database or ""
-            fault = fault_of(error, database, connecting=connecting)
-            if fault is None:
-                raise
-            return fault
+    def _attempt(self, work: Callable[[Connection], _T], *, may_ping: bool = False) -> _T | Fault:
+        """Call `work` with a connection.
+
+        Args:
+            work: what to do.
+            may_ping: test the connection before, if the application's engine does so.
+        """
+        connecting, is_early = True, may_ping and sqla.pings(self._application)
+        engine, limits = self._get()
+        dialect = self._application.dialect
+        with limits.start(in_event_loop=dialect.is_async) as limit:
+            try:
+                with engine.connect() as connection:
+                    connecting = False
+                    limit.watch(connection.connection.driver_connection)
+                    connection.info["limit"] = limit
+                    if is_early:
+                        _send(connection, ["SELECT 1"])
+                        is_early = False
+                    return work(connection)
+            except Exception as error:
+                database = self._application.url.database or ""
+                if limit.is_over:
+                    return Fault(RegistryBusyError(database, self._timeout))
+                fault = fault_of(error, database, dialect.driver, connecting=connecting)
+                if fault is None:
+                    raise
+                return replace(fault, is_early=is_early)
 
     def close(self, *_: Engine) -> None:
         """Close the connections; those that a parent process made are only dropped."""
         engines, self._by_process = self._by_process, {}
-        for process, engine in engines.items():
+        for process, (engine, _limits) in engines.items():
             engine.dispose(close=process == os.getpid())
 
     def release(self) -> None:
@@ -228,14 +272,21 @@ class OwnEngine:
         event.remove(sqla.root_of(self._application), "engine_disposed", self.close)
         self.close()
 
-    def _make(self) -> Engine:
+    def _make(self) -> tuple[Engine, TimeLimits]:
         application = self._application
-        pool = sqla.parallel_pool(application.pool)
+        pool = sqla.parallel_pool(application.pool, self._timeout)
+        event.listen(pool, "connect", _limit_connect_hooks, insert=True)
         event.listen(pool, "connect", partial(_set_autocommit, application.dialect))
         if application.dialect.driver == "psycopg":
             event.listen(pool, "connect", _dump_arrays_in_binary)
         # hide_parameters keeps keys out of logs
-        return Engine(pool, application.dialect, application.url, hide_parameters=True)
+        engine = Engine(pool, application.dialect, application.url, hide_parameters=True)
+        return engine, TimeLimits(self._timeout)
+
+
+def _limit_connect_hooks(_: Any, record: ConnectionPoolEntry) -> None:
+    """Limit the time of the application's hooks on a new connection, and of the dialect's."""
+    watch_new_connection(record.driver_connection)
 
 
 def _set_autocommit(dialect: Dialect, connection: Any, _: ConnectionPoolEntry) -> None:
@@ -277,17 +328,36 @@ _COMMIT = "COMMIT"
 
 @contextmanager
 def transaction(connection: Connection, begin: Sequence[str] = _WRITE) -> Iterator[None]:
-    """Begin and commit by statements: not every driver can set READ WRITE in another way."""
+    """Begin and commit by statements: not every driver can set READ WRITE in another way.
+
+    Once BEGIN is answered the transaction has no time limit: it has a server connection.
+    """
     with _invalidated_on_failure(connection):
-        for statement in begin:
-            connection.exec_driver_sql(statement)
+        _send(connection, begin)
+        connection.info["limit"].stop()
         yield
-        connection.exec_driver_sql(_COMMIT)
+        _send(connection, [_COMMIT])
 
 
 def snapshot(connection: Connection) -> AbstractContextManager[None]:
     """Run all statements on one snapshot, read-only, which a standby can do too."""
     return transaction(connection, _SNAPSHOT)
+
+
+def reading(connection: Connection) -> AbstractContextManager[None]:
+    """Run a statement that only reads in the way that the driver needs."""
+    if sqla.caches_statements(connection):
+        return nullcontext()
+    return transaction(connection, ["BEGIN READ ONLY"])
+
+
+def _send(connection: Connection, statements: Sequence[str]) -> None:
+    """Send statements without parameters; with asyncpg in one message."""
+    if connection.dialect.driver == "asyncpg":
+        sqla.simple_query(connection, "; ".join(statements))
+        return
+    for statement in statements:
+        connection.exec_driver_sql(statement)
 
 
 @contextmanager
@@ -319,23 +389,14 @@ def _run_pipeline(
     is_async = connection.dialect.is_async
     wait = sqla.wait_for if is_async else (lambda result: result)
     pipeline = _async_pipeline(driver.pipeline()) if is_async else driver.pipeline()
-    with _invalidated_on_failure(connection):
-        try:
-            with _first_error(pipeline, driver_error):
-                for statement in _WRITE:
-                    wait(driver.execute(statement))
-                for query in batch:
-                    last = wait(driver.execute(str(query), query.construct_params(parameters)))
-                wait(driver.execute(_COMMIT))
-            return wait(last.fetchall()) if last.description else []
-        except driver_error as error:
-            # SQLAlchemy does this for statements that it executes itself
-            is_disconnect = connection.dialect.is_disconnect(error, driver, None)
-            if is_disconnect:
-                sqla.invalidate_pool(connection, error)
-            raise DBAPIError.instance(
-                None, None, error, driver_error, connection_invalidated=is_disconnect
-            ) from None
+    with _invalidated_on_failure(connection), sqla.as_sqlalchemy_errors(connection, driver):
+        with _first_error(pipeline, driver_error):
+            for statement in _WRITE:
+                wait(driver.execute(statement))
+            for query in batch:
+                last = wait(driver.execute(str(query), query.construct_params(parameters)))
+            wait(driver.execute(_COMMIT))
+        return wait(last.fetchall()) if last.description else []
 
 
 @contextmanager
@@ -376,14 +437,19 @@ def _first_error(
 class PostgresConnections:
     """The part of `PostgresStore` that executes statements."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, timeout: float = TIMEOUT) -> None:
         self._application = engine
-        self._own = OwnEngine(engine)
+        self._own = OwnEngine(engine, timeout)
         self._compilations: dict[Executable, Compiled] = {}
 
     def _read(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        """Execute one statement that only reads, without BEGIN and COMMIT."""
-        return self._own.run(lambda connection: connection.execute(statement, values).all())
+        """Execute one statement that only reads."""
+
+        def read(connection: Connection) -> Sequence[Row[Any]]:
+            with reading(connection):
+                return connection.execute(statement, values).all()
+
+        return self._own.run(read)
 
     def _write(
         self,

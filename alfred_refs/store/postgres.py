@@ -46,11 +46,12 @@ from sqlalchemy import Connection, Engine, Executable, Table, inspect, select
 from alfred_refs.errors import (
     ConversationExistsError,
     RegistryFailedError,
+    SetupError,
     UnknownConversationError,
 )
 from alfred_refs.mapping.keys import EntityKey, Ref, decode, encode
 from alfred_refs.store import schema
-from alfred_refs.store.connections import UNIQUE_VIOLATION, snapshot, transaction
+from alfred_refs.store.connections import TIMEOUT, UNIQUE_VIOLATION, reading, snapshot, transaction
 from alfred_refs.store.postgres_activity import PostgresActivity
 from alfred_refs.store.postgres_calls import PostgresCalls, change_parameters
 from alfred_refs.store.postgres_drafts import PAGE, Fetch, PostgresDrafts
@@ -164,6 +165,7 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
 
     Args:
         engine: the application's engine, or any other on the database of the registry.
+        timeout: as for `RefRegistry`.
 
     Example:
         >>> registry = RefRegistry(store=PostgresStore(engine))
@@ -171,8 +173,10 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         True
     """
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Engine, *, timeout: float = TIMEOUT) -> None:
+        if timeout <= 0:
+            raise SetupError(f"a timeout of {timeout!r} seconds", "give a positive number")
+        super().__init__(engine, timeout)
         if not self.is_async:  # only a coroutine could close connections of an asynchronous engine
             weakref.finalize(self, self._own.release).atexit = False
 
@@ -209,8 +213,9 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         """Raise `RegistryTablesError` for tables of an older version, which lacks columns."""
 
         def check(connection: Connection) -> None:
-            for table in schema.metadata.tables.values():
-                connection.execute(select(table).limit(0))
+            with reading(connection):
+                for table in schema.metadata.tables.values():
+                    connection.execute(select(table).limit(0))
 
         self._own.run(check)
 

@@ -30,12 +30,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from weakref import WeakValueDictionary
@@ -44,7 +46,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from alfred_refs.conversation import Conversation, Draft, RefRegistry, SessionConversation
-from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
+from alfred_refs.errors import DraftRefError, RegistryBusyError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, RefPolicy
 from alfred_refs.owners import Ownership
 from alfred_refs.session import RefSession
@@ -107,10 +109,15 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Sessions = sessionmaker[RefSession] | async_sessionmaker[AsyncRefSession]
 
+_log = logging.getLogger(__name__)
+
 _Lock = TypeVar("_Lock")
 
 # serialization failure and deadlock: the call may be repeated
 _ROLLED_BACK = ("40001", "40P01")
+
+# for how long calls run one after another: then one round of them may block each other again
+_SERIAL_SECONDS = 60.0
 
 _CACHE_SIZE = 256
 _CACHE_SECONDS = 600.0
@@ -189,6 +196,8 @@ class BoundToolset:
         self._conversations = _ConversationCache(registry)
         self._threads = _Locks(threading.Lock)
         self._tasks = _Locks(asyncio.Lock)
+        self._serial_until = 0.0
+        self._parallel = _Counter()
 
     def call(
         self,
@@ -202,7 +211,9 @@ class BoundToolset:
         """Call a tool in a session of its own, and return the answer.
 
         A call that PostgreSQL rolled back because of another transaction (SQLSTATE 40001, 40P01)
-        is repeated once.
+        is repeated once. One for which the registry got no answer in time (`RegistryBusyError`) is
+        repeated until it was the only one: calls with open transactions may hold all connections
+        of a pooler. Calls run one after another for a minute from then on.
 
         Args:
             conversation: the id of the conversation.
@@ -222,20 +233,17 @@ class BoundToolset:
             )
         given = self._session_arguments(conversation, owner)
 
-        def attempt() -> Answer:
-            with self.sessions(**given) as session:
-                return self.toolset.call(session, tool, arguments)
-
         with self._write_lock(self._threads, tool, conversation, owner):
             if begin_turn:
                 given["conversation"].begin_turn()
-            try:
-                answer = attempt()
-            except DBAPIError as error:
-                if not _was_rolled_back(error):
-                    raise
-                answer = attempt()
-        return ToolAnswer(answer)
+            for attempt in self._attempts(self._threads):
+                try:
+                    with attempt, self.sessions(**given) as session:
+                        return ToolAnswer(self.toolset.call(session, tool, arguments))
+                except (DBAPIError, RegistryBusyError) as error:
+                    if not self._is_repeatable(error, tool, attempt):
+                        raise
+        raise AssertionError("attempts do not end")
 
     async def call_async(
         self,
@@ -273,17 +281,14 @@ class BoundToolset:
             if begin_turn:
                 await given["conversation"].aio.begin_turn()
 
-            async def attempt() -> Answer:
-                async with self.sessions(**given) as session:
-                    return await self.toolset.call_async(session, tool, arguments)
-
-            try:
-                answer = await attempt()
-            except DBAPIError as error:
-                if not _was_rolled_back(error):
-                    raise
-                answer = await attempt()
-            return ToolAnswer(answer)
+            for attempt in self._attempts(self._tasks, asyncio.get_running_loop()):
+                try:
+                    async with attempt, self.sessions(**given) as session:
+                        return ToolAnswer(await self.toolset.call_async(session, tool, arguments))
+                except (DBAPIError, RegistryBusyError) as error:
+                    if not self._is_repeatable(error, tool, attempt):
+                        raise
+        raise AssertionError("attempts do not end")
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
         """Return the definitions of the tools; see `Toolset.schemas`."""
@@ -358,6 +363,27 @@ class BoundToolset:
         """Return a context manager that waits for earlier writes of the same conversation."""
         return _NoLock() if self.reads(tool) else locks.of(of)
 
+    def _attempts(self, locks: _Locks[Any], *of: Hashable) -> Iterator[_Attempt]:
+        """Yield attempts at a call: they wait for all others if calls have blocked each other."""
+        for number in count(1):
+            is_serial = monotonic() < self._serial_until
+            yield _Attempt(number, self._parallel, locks.of(of) if is_serial else None)
+
+    def _is_repeatable(
+        self, error: DBAPIError | RegistryBusyError, tool: str, attempt: _Attempt
+    ) -> bool:
+        """Return whether a call that failed has changed nothing, and may succeed now."""
+        if isinstance(error, DBAPIError):
+            state = driver_error_fields(error)["sqlstate"]
+            return state in _ROLLED_BACK and attempt.number == 1
+        if error.seconds is None or attempt.was_alone:
+            return False
+        if monotonic() >= self._serial_until:
+            _log.warning("calls run one after another for a while: %s", error)
+        self._serial_until = monotonic() + _SERIAL_SECONDS
+        # the answer of an application's own tool is made after its transaction
+        return tool in TOOLS or self.reads(tool)
+
 
 def makes_async_sessions(sessions: Any) -> bool:
     """Return whether a session factory makes asynchronous sessions.
@@ -388,10 +414,6 @@ def makes_async_sessions(sessions: Any) -> bool:
     )
 
 
-def _was_rolled_back(error: DBAPIError) -> bool:
-    return driver_error_fields(error)["sqlstate"] in _ROLLED_BACK
-
-
 class _NoLock(AbstractContextManager["_NoLock"]):
     """A context manager that does nothing, in threads and in tasks."""
 
@@ -403,6 +425,59 @@ class _NoLock(AbstractContextManager["_NoLock"]):
 
     async def __aexit__(self, *_: object) -> None:
         pass
+
+
+class _Counter:
+    """A number that threads change."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._guard = threading.Lock()
+
+    def add(self, number: int) -> None:
+        """Add a number."""
+        with self._guard:
+            self.value += number
+
+
+class _Attempt:
+    """A context manager round one attempt at a call, in threads and in tasks.
+
+    Attributes:
+        number: of the attempt at the same call, from 1.
+        was_alone: whether no other call of this process was running when it began.
+    """
+
+    def __init__(self, number: int, parallel: _Counter, lock: Any) -> None:
+        self.number = number
+        self.was_alone = False
+        self._parallel = parallel
+        self._lock = lock  # None for a call that waits for no other
+
+    def _begin(self) -> None:
+        if self._lock is None:
+            self._parallel.add(1)
+        else:
+            self.was_alone = self._parallel.value == 0
+
+    def __enter__(self) -> None:
+        if self._lock is not None:
+            self._lock.acquire()
+        self._begin()
+
+    async def __aenter__(self) -> None:
+        if self._lock is not None:
+            await self._lock.acquire()
+        self._begin()
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is None:
+            self._parallel.add(-1)
+        else:
+            self._lock.release()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
 
 
 class _Locks(Generic[_Lock]):

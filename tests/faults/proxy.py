@@ -1,4 +1,4 @@
-"""A proxy that drops the answers to commits.
+"""A proxy that drops the answers to commits, or falls silent.
 
 In: a server's URL. Out: the URL of the proxy, which listens on the loopback address only. It
 cannot read encrypted connections.
@@ -23,12 +23,15 @@ class Proxy:
 
     Attributes:
         loses: number of next commits whose answers are lost with the connection.
+        is_silent: whether what clients send is dropped.
     """
 
     def __init__(self, server: URL) -> None:
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.loses = 0
+        self.is_silent = False
+        self._ends: list[socket.socket] = []
         threading.Thread(target=self._listen, daemon=True).start()
 
     @property
@@ -36,6 +39,12 @@ class Proxy:
         """The URL for clients."""
         host, port = self._listener.getsockname()
         return self._server.set(host=host, port=port, query={})
+
+    def cut(self) -> None:
+        """Cut all connections."""
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Stop listening; open connections end with their clients."""
@@ -49,7 +58,8 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 server = self._connect()
-                for ends in ((client, server), (server, client)):
+                self._ends += (client, server)
+                for ends in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._hand_on, args=ends, daemon=True).start()
 
     def _connect(self) -> socket.socket:
@@ -60,12 +70,14 @@ class Proxy:
         server.connect(f"{directory}/.s.PGSQL.{self._server.query['port']}")
         return server
 
-    def _hand_on(self, source: socket.socket, target: socket.socket) -> None:
+    def _hand_on(self, source: socket.socket, target: socket.socket, from_server: bool) -> None:
         with contextlib.suppress(OSError), source, target:
             while said := source.recv(65536):
                 if self.loses and COMMITTED in said:
                     self.loses -= 1
                     break
+                if self.is_silent and not from_server:
+                    continue
                 target.sendall(said)
             # ends the thread of the other direction, which waits on the same sockets
             for end in (source, target):

@@ -84,6 +84,7 @@ RUNNERS = {
     "neighbours": "neighbours/test_docs.py",
     "operations": "project/test_docs.py",
     "owner": "owners/test_page.py",
+    "poolers": "store/test_poolers.py",
     "positions": "positions/test_page.py",
     "registry": "application.py",
     "sql": "tools/sql/test_page.py",
@@ -153,7 +154,7 @@ def test_no_other_kind_of_code_is_there() -> None:
     """One that nothing looks at would be believed."""
     kinds = {kind for page in PAGES for kind, _ in _blocks(page)}
 
-    known = {"", "bash", "console", "json", "python", "sql", "text", "toml", "eval-rst"}
+    known = {"", "bash", "console", "ini", "json", "python", "sql", "text", "toml", "eval-rst"}
     assert kinds <= known
 
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.util import greenlet_spawn
@@ -52,7 +52,7 @@ def test_a_pool_beside_another_waits_for_the_dialect(database_url: str) -> None:
     Without the shared lock the second finds the initialisation begun and goes on without it.
     """
     engine = create_engine(database_url)
-    beside = sqla.parallel_pool(engine.pool)
+    beside = sqla.parallel_pool(engine.pool, 30.0)
     initialize, running, seen = engine.dialect.initialize, threading.Event(), []
 
     def slowly(connection: Connection) -> None:
@@ -73,6 +73,70 @@ def test_a_pool_beside_another_waits_for_the_dialect(database_url: str) -> None:
     assert type(beside) is type(engine.pool)
     beside.dispose()
     engine.dispose()
+
+
+def test_a_pool_beside_another_waits_no_longer_than_it_is_told(database_url: str) -> None:
+    """It does not ping, which would have no limit, and waits for the lesser of two times."""
+    engine = create_engine(database_url, pool_pre_ping=True, pool_timeout=7)
+    patient, hasty = (sqla.parallel_pool(engine.pool, seconds) for seconds in (30.0, 2.0))
+
+    assert [patient.timeout(), hasty.timeout()] == [7, 2.0]  # type: ignore[attr-defined]
+    assert [each._pre_ping for each in (engine.pool, patient, hasty)] == [True, False, False]
+    assert sqla.pings(engine)
+    assert not sqla.pings(create_engine(database_url))
+
+
+@pytest.mark.parametrize("size", [0, 100])
+async def test_asyncpg_caches_statements_unless_it_is_told_not_to(
+    size: int, database_url: str
+) -> None:
+    """The registry sends its reads in transactions then."""
+    url = make_url(database_url).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(url, connect_args={"prepared_statement_cache_size": size})
+    async with engine.connect() as connection:
+        cached = await connection.run_sync(sqla.caches_statements)
+    await engine.dispose()
+    assert cached is (size > 0)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_other_drivers_need_no_transaction_to_read(driver: str, database_url: str) -> None:
+    """Their statements are one message, or prepared where they are executed."""
+    engine = create_engine(make_url(database_url).set(drivername=f"postgresql+{driver}"))
+    with engine.connect() as connection:
+        assert sqla.caches_statements(connection)
+    engine.dispose()
+
+
+async def test_the_simple_protocol_raises_what_sqlalchemy_raises(
+    database_url: str, engine: Engine
+) -> None:
+    """The same class and SQLSTATE as by `execute`; a lost connection is invalidated."""
+    awaited = create_async_engine(make_url(database_url).set(drivername="postgresql+asyncpg"))
+
+    def refused(connection: Connection) -> list[Any]:
+        seen = []
+        for send in (sqla.simple_query, Connection.exec_driver_sql):
+            with pytest.raises(DBAPIError) as caught:
+                send(connection, "select 1 / 0")
+            connection.rollback()
+            seen.append((type(caught.value), sqla.driver_error_fields(caught.value)["sqlstate"]))
+        return seen
+
+    def lost(connection: Connection) -> bool:
+        with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as other:
+            pid = connection.exec_driver_sql("select pg_backend_pid()").scalar()
+            other.exec_driver_sql(f"select pg_terminate_backend({pid}, 5000)")
+        with pytest.raises(DBAPIError) as caught:
+            sqla.simple_query(connection, "select 1")
+        return caught.value.connection_invalidated and connection.invalidated
+
+    async with awaited.connect() as connection:
+        of_simple, of_execute = await connection.run_sync(refused)
+        assert of_simple == of_execute
+        assert of_simple[1] == "22012"
+        assert await connection.run_sync(lost)
+    await awaited.dispose()
 
 
 def test_a_pool_can_be_told_to_replace_its_connections(engine: Engine) -> None:

@@ -133,7 +133,7 @@ def test_marking_the_same_rows_in_any_order_is_no_deadlock(engine: Engine) -> No
 REFUSALS = [
     ("0A000", "give RefRegistry the primary's engine"),
     ("25006", "give RefRegistry the primary's engine"),
-    ("26000", "prepare_threshold=None"),
+    ("26000", "behind a pooler such as PgBouncer, "),
     ("40001", "try again"),
     ("40P01", "try again"),
     ("42501", "grant the engine's user all rights"),
@@ -181,6 +181,29 @@ def test_what_the_server_undid_for_another_is_done_again(
         f"{turned} for each row execute function key_of_none()",
     )
     assert application.use(lambda store: store.begin_turn(CHAT)) == 1
+
+
+REMEDIES = {
+    "psycopg": "connect_args={'prepare_threshold': None}",
+    "psycopg2": "use no prepared statements",
+    "psycopg_async": "connect_args={'prepare_threshold': None}",
+    "asyncpg": "'statement_cache_size': 0, 'prepared_statement_cache_size': 0",
+}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_remedy_is_for_the_driver_in_use(
+    driver: str, engine: Engine, administrator: Engine
+) -> None:
+    """Where a pooler has lost a prepared statement, or has one of the same name."""
+    run(administrator, FAIL)
+    with applied(engine.url, driver) as application:
+        for sqlstate in ("26000", "42P05"):
+            run(administrator, "delete from fault")
+            run(administrator, f"insert into fault values ('{sqlstate}', 10000)")
+            with pytest.raises(RegistryFailedError, match="PgBouncer") as caught:
+                application.mint(1)
+            assert REMEDIES[driver] in str(caught.value)
 
 
 def test_a_statement_that_takes_too_long_is_told_and_not_repeated(engine: Engine) -> None:
@@ -267,7 +290,7 @@ def test_a_wrong_url_is_told_as_unreachable(
 
 def test_an_error_of_the_work_itself_is_not_one_of_connecting(engine: Engine) -> None:
     """It is raised as it is: a fault of ours must not look like one of the URL."""
-    own = OwnEngine(engine)
+    own = OwnEngine(engine, 5.0)
 
     def work(_: Connection) -> NoReturn:
         raise UnicodeError("not of a host")
