@@ -83,10 +83,9 @@ class Shop:
         return self._runner.run(read())
 
     def close(self) -> None:
-        """Close the connections of sessions; those of the registry end with the pooler."""
-        disposed = self.engine.dispose()
-        if self.is_async:
-            self._runner.run(disposed)
+        """Close all connections."""
+        for engine in (self.registry._store._application, self.engine):
+            self.run(getattr(engine, "sync_engine", engine).dispose)
         self._runner.close()
 
 
