@@ -133,8 +133,8 @@ _CHANGE = """
 class PostgresCalls(PostgresRefs):
     """The part of `PostgresStore` that is about calls and the rows that they changed."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Engine, timeout: float) -> None:
+        super().__init__(engine, timeout)
         self._schema: str | None = None
         # engine of an application -> whether it is on the registry's database
         self._is_on: WeakKeyDictionary[Engine, bool] = WeakKeyDictionary()
