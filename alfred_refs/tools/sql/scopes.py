@@ -35,37 +35,20 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy import (
     ARRAY,
-    JSON,
-    BigInteger,
-    Boolean,
     ColumnElement,
-    Date,
     DateTime,
-    Double,
-    Enum,
     Float,
     FromClause,
     Integer,
     Interval,
     Numeric,
-    Select,
-    SmallInteger,
     String,
     Text,
-    Time,
-    TypeDecorator,
-    Uuid,
-    bindparam,
-    case,
-    cast,
-    false,
-    func,
-    select,
-    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, REAL
 from sqlalchemy.sql.elements import Null
@@ -80,26 +63,27 @@ from alfred_refs.tools.sql.parsing import MAX_CHARACTERS, Budget, raw_key, unkno
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_value
 
 _Type = TypeEngine[Any]
+_T = TypeVar("_T", "Value", ToolTable)
 
 # sqlglot's name -> the word in the table of functions, if they may give it; PostgreSQL's name; how
 # many sizes it takes; and the type
 _TYPES_BY_NAME: Mapping[str, tuple[str, str, int, Callable[..., _Type]]] = {
-    "BOOLEAN": ("bool", "bool", 0, Boolean),
-    "SMALLINT": ("", "int2", 0, SmallInteger),
+    "BOOLEAN": ("bool", "bool", 0, sa.Boolean),
+    "SMALLINT": ("", "int2", 0, sa.SmallInteger),
     "INT": ("int", "int4", 0, Integer),
-    "BIGINT": ("bigint", "int8", 0, BigInteger),
+    "BIGINT": ("bigint", "int8", 0, sa.BigInteger),
     "DECIMAL": ("numeric", "numeric", 2, Numeric),
     "FLOAT": ("", "float4", 0, REAL),
-    "DOUBLE": ("double", "float8", 0, Double),
+    "DOUBLE": ("double", "float8", 0, sa.Double),
     "TEXT": ("text", "text", 0, Text),
     "VARCHAR": ("", "varchar", 1, String),
-    "DATE": ("date", "date", 0, Date),
-    "TIME": ("", "time", 0, Time),
+    "DATE": ("date", "date", 0, sa.Date),
+    "TIME": ("", "time", 0, sa.Time),
     "TIMESTAMP": ("timestamp", "timestamp", 0, DateTime),
     "TIMESTAMPTZ": ("timestamptz", "timestamptz", 0, partial(DateTime, timezone=True)),
     "INTERVAL": ("interval", "interval", 0, INTERVAL),
-    "UUID": ("", "uuid", 0, Uuid),
-    "JSON": ("json", "json", 0, JSON),
+    "UUID": ("", "uuid", 0, sa.Uuid),
+    "JSON": ("json", "json", 0, sa.JSON),
     "JSONB": ("jsonb", "jsonb", 0, JSONB),
 }
 
@@ -116,16 +100,16 @@ NAMES = (
 """The types, as errors list them."""
 
 # each type can hold values of those before it, of numbers and of times
-_WIDTHS = (BigInteger, DateTime, Numeric, Float)
+_WIDTHS = (sa.BigInteger, DateTime, Numeric, Float)
 
 # the first class that matches -> the type of a text next to such a column
 _PLAIN_TYPES: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
-    (Enum, lambda type_: type_ if type_.native_enum else Text()),
+    (sa.Enum, lambda type_: type_ if type_.native_enum else Text()),
     (String, lambda _: Text()),
     (Float, lambda type_: type_),
     (Numeric, lambda _: Numeric()),
     (DateTime, lambda type_: DateTime(timezone=type_.timezone)),
-    (Time, lambda type_: Time(timezone=type_.timezone)),
+    (sa.Time, lambda type_: sa.Time(timezone=type_.timezone)),
     (Interval, lambda _: INTERVAL()),
     (ARRAY, lambda type_: ARRAY(plain(type_.item_type))),
 )
@@ -330,20 +314,20 @@ def bounded_text(element: Any, most: int) -> Any:
 
     `varchar()` is the conversion of a value that is stored in a column: a CAST would cut it.
     """
-    limit = bindparam(f"longest_{most}", most + 4, type_=Integer())  # 4: the size of a header
-    return func.pg_catalog.varchar(element, limit, false(), type_=Text())
+    limit = sa.bindparam(f"longest_{most}", most + 4, type_=Integer())  # 4: the size of a header
+    return sa.func.pg_catalog.varchar(element, limit, sa.false(), type_=Text())
 
 
 def bounded_number(element: Any, digits: int) -> Any:
     """Return a number; PostgreSQL raises an error (22003) if it has more digits than these."""
-    return case((cast(element, Numeric(digits, 0)).is_not(None), element))
+    return sa.case((sa.cast(element, Numeric(digits, 0)).is_not(None), element))
 
 
 def bounded_value(value: Value) -> Value:
     """Return a column of the recursive part of a WITH, which may grow with each row."""
     if value.key is not None:
         return value
-    if isinstance(value.type, String) and not isinstance(value.type, Enum):
+    if isinstance(value.type, String) and not isinstance(value.type, sa.Enum):
         return replace(value, element=bounded_text(value.element, LONGEST["text"]))
     if isinstance(value.type, Numeric) and not isinstance(value.type, Float):
         return replace(value, element=bounded_number(value.element, _MOST_DIGITS))
@@ -357,7 +341,7 @@ UNNAMED = "?column?"
 
 _NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
     "integer": (Integer(), int),
-    "bigint": (BigInteger(), int),
+    "bigint": (sa.BigInteger(), int),
     "numeric": (Numeric(), Decimal),
 }
 
@@ -460,14 +444,14 @@ class Literals:
         """Return the element of a value; an untyped text becomes a parameter of a type."""
         if value.literal is None:
             return value.element  # type: ignore[no-any-return]
-        if isinstance(type_, TypeDecorator):
+        if isinstance(type_, sa.TypeDecorator):
             accept = values_of(type_, None).accept
             convert = lambda text: accept_value(accept, "a text in the statement", text)  # noqa: E731
             name = f"d{len(self.parameters)}_"
             return self._parameter(name, value.literal, type_, convert)
         sent = self._parameter("t", value.literal, Text(), str)
         cast_to = plain(type_) if type_ is not None else None
-        return sent if cast_to is None or isinstance(cast_to, Text) else cast(sent, cast_to)
+        return sent if cast_to is None or isinstance(cast_to, Text) else sa.cast(sent, cast_to)
 
     def bounded(self, value: Value, word: str) -> Value:
         """Return a text argument of a function, of the size that its word in the table allows."""
@@ -478,7 +462,7 @@ class Literals:
             sent = self._parameter("p", value.literal, Text(), partial(_check_length, most))
             return replace(value, element=sent, literal=None)
         length = getattr(value.type, "length", None)
-        is_text = isinstance(value.type, String) and not isinstance(value.type, Enum)
+        is_text = isinstance(value.type, String) and not isinstance(value.type, sa.Enum)
         is_short = value.is_short and most >= LONGEST["text"]
         if not is_text or is_short or (length is not None and length <= most):
             return value
@@ -505,7 +489,7 @@ class Literals:
     ) -> ColumnElement[Any]:
         name = f"{name}{literal}"
         self.parameters[name] = Parameter(literal, convert, is_key)
-        return bindparam(name, type_=type_)
+        return sa.bindparam(name, type_=type_)
 
 
 def _check_length(most: int, text: str) -> str:
@@ -676,13 +660,13 @@ class Query:
         """
         rows = self.statement.subquery(alias)
         columns = [
-            replace(each, element=type_coerce(column, each.type))
+            replace(each, element=sa.type_coerce(column, each.type))
             if width(each.type) > width(column.type) or (each.key and column.type is not each.type)
             else replace(each, element=column)
             for each, column in zip(self.values, rows.c, strict=True)
         ]
         values = [change(each) for each in columns]
-        return Query(select(*labelled(each.element for each in values)), values)
+        return Query(sa.select(*labelled(each.element for each in values)), values)
 
 
 def labelled(elements: Iterable[Any]) -> list[Any]:
@@ -732,7 +716,7 @@ class Building:
         columns = columns or list(table.columns.values())[:1]
         self.budget.spend(_TABLE + len(columns))
         attributes = labelled(getattr(table.model, each.name) for each in columns)
-        rows = sqla.with_compile_options(select(*attributes).where(*table.visible()))
+        rows = sqla.with_compile_options(sa.select(*attributes).where(*table.visible()))
         alias = (_materialize(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
         values = [
             Value(alias.c[f"c{n}"], each.name, each.key, each)
@@ -837,14 +821,13 @@ class Scope:
             self.building.budget.spend(part.cost)
             from_ = part.cte.alias(self.building.alias("t", alias))
             return Source(alias, part.query.columns_in(from_), from_)
-        tables = {each.name: each for each in self.building.tables}
-        found = _by_name(tables, name)
-        if found is None:
-            known = [each for each in tables if each not in self.building.closed]
+        found = _named(self.building.tables, name)
+        if len(found) != 1:
+            known = [e.name for e in self.building.tables if e.name not in self.building.closed]
             raise unknown_name("table", name, [*self.all_parts(), *known])
-        if found.name in self.building.closed:
-            raise no_sql(found.name)
-        return self.building.table(found, alias)
+        if found[0].name in self.building.closed:
+            raise no_sql(found[0].name)
+        return self.building.table(found[0], alias)
 
     def column(self, table: str | None, name: str) -> Value:
         """Return the column that a name means, in this scope or the nearest outer one.
@@ -852,9 +835,8 @@ class Scope:
         Raises:
             ToolError: there is none, or there are several.
         """
-        scope: Scope | None = self
-        while scope is not None:
-            found = scope._own(table, name)  # noqa: SLF001
+        for scope in self._scopes():
+            found = _named(scope._columns(table), name)  # noqa: SLF001
             if len(found) > 1:
                 raise invalid_sql(
                     f"{name!r} is in several tables", "put the table's name before it"
@@ -863,15 +845,7 @@ class Scope:
                 return found[0]
             if table is not None and table in (each.name for each in scope.sources):
                 break
-            scope = scope.outer
         raise self._unknown(table, name)
-
-    def _own(self, table: str | None, name: str) -> list[Value]:
-        values = self._columns(table)
-        same = [each for each in values if each.name == name]
-        if same or name != name.lower():
-            return same
-        return [each for each in values if each.name.lower() == name]
 
     def _columns(self, table: str | None) -> Sequence[Value]:
         if table is None:
@@ -912,14 +886,13 @@ class Scope:
             scope = scope.outer
 
 
-def _materialize(rows: Select[Any]) -> Select[Any]:
+def _materialize(rows: sa.Select[Any]) -> sa.Select[Any]:
     """Return a subquery that PostgreSQL evaluates before conditions on its rows."""
     return rows.offset(0)
 
 
-def _by_name(tables: Mapping[str, ToolTable], name: str) -> ToolTable | None:
-    """Return the table of a name that PostgreSQL would fold to lower case."""
-    if name in tables:
-        return tables[name]
-    folded = [table for each, table in tables.items() if each.lower() == name]
-    return folded[0] if len(folded) == 1 else None
+def _named(things: Iterable[_T], name: str) -> list[_T]:
+    """Return the things of a name, or those whose name PostgreSQL would fold to it."""
+    things = list(things)
+    same = [each for each in things if each.name == name]
+    return same or [each for each in things if each.name.lower() == name]
