@@ -109,7 +109,7 @@ from alfred_refs.tools import CurrentRows, Fields, Toolset, makes_async_sessions
 
 if TYPE_CHECKING:
     from alfred_refs.session.asyncio import AsyncRefSession
-    from alfred_refs.tools.toolset import Sessions
+    from alfred_refs.tools.bound import Sessions
 
 
 _LONGEST = 4_000  # characters of the data of a step, and of a call's arguments or answer

@@ -41,4 +41,7 @@ from .drafts import Draft as Draft
 from .refs import RefEntry as RefEntry
 from .registry import RefRegistry as RefRegistry
 from .scrub import mask_keys as mask_keys
-from .view import SessionConversation as SessionConversation
+from .view import (
+    SessionConversation as SessionConversation,
+    TriedDraftError as TriedDraftError,
+)

@@ -43,6 +43,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from alfred_refs.conversation.caches import Caches
+from alfred_refs.conversation.calls import Calls
 from alfred_refs.conversation.drafts import DraftMap
 from alfred_refs.conversation.refs import RefEntry
 from alfred_refs.conversation.scrub import Unknown, scrub_value
@@ -67,6 +68,11 @@ _MAX_LABELS = 1_000  # refs of an entity whose labels are compared: some millise
 
 class ActivityMap(DraftMap):
     """The part of `Conversation` that records the actions on rows."""
+
+    @property
+    def calls(self) -> Calls:
+        """The calls that are kept: those that wait for a person, and the history."""
+        return Calls(self._store, self._address, self._working_turn)
 
     def activity(self, turns: int = 3) -> ActivityRecord:
         """Return the actions on rows in the last turns, and on all retained rows.

@@ -329,6 +329,16 @@ class RefMap:
         }
         return {key: str(refs[0]) for key, refs in rows.items() if refs}
 
+    def refs_of_pairs(self, pairs: Collection[EntityKey]) -> dict[EntityKey, str]:
+        """Return the refs that keys of different entities have: one round trip, minting none."""
+        found = self._store.refs_of(self._address, {key for _, key in pairs}) if pairs else {}
+        return {
+            (entity, key): str(ref)
+            for entity, key in pairs
+            for ref in found.get(key, ())
+            if ref.entity == entity
+        }
+
     def refs_by_entity(self, key: Key) -> Mapping[str, str]:
         """Return the refs that a key has in this process, by entity; nothing is minted."""
         return self._caches.refs_by_entity(key)

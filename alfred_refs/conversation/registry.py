@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from types import EllipsisType
@@ -43,7 +43,14 @@ from alfred_refs import sqla
 from alfred_refs.conversation.caches import CAPACITY, Caches
 from alfred_refs.errors import RetentionError, SetupError
 from alfred_refs.mapping.keys import RefPolicy
-from alfred_refs.store import Address, ConversationInfo, RegistryStats, Store, owner_text
+from alfred_refs.store import (
+    Address,
+    CallEntry,
+    ConversationInfo,
+    RegistryStats,
+    Store,
+    owner_text,
+)
 from alfred_refs.store.telemetry import Counts, EventSource, Telemetry, observe
 
 if TYPE_CHECKING:
@@ -346,6 +353,25 @@ class RefRegistry(EventSource):
         for caches in [*self._caches.values()]:
             caches.unlabel(pair)
         return count
+
+    def waiting_calls(
+        self,
+        *,
+        owner: str | int | uuid.UUID | EllipsisType | None = ...,
+        limit: int | None = None,
+    ) -> Sequence[tuple[str, str | None, CallEntry]]:
+        """Return the calls of all conversations that wait for a person, the oldest first.
+
+        For operators: `BoundToolset.approvals` has their plans.
+
+        Args:
+            owner: as for `conversations`.
+            limit: the largest number to return; `None` for all.
+
+        Returns:
+            the id of the conversation, its owner, and the call.
+        """
+        return self._observed.waiting(_owner_filter(owner), limit)
 
     def stats(self) -> RegistryStats:
         """Return counts over all conversations. For operators: it scans all refs."""

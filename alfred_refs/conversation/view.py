@@ -31,8 +31,10 @@ Limits:
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -75,6 +77,13 @@ FindRows = Callable[["SessionConversation", Collection[EntityKey]], Mapping[Enti
 """Returns those of some keys that rows have, and whether these rows are committed."""
 
 
+_TRIED = 900_000_001  # the number of the first ref that is not minted: far above those that are
+
+
+class TriedDraftError(Exception):
+    """Drafts were to be written in a call that is only tried."""
+
+
 class SessionConversation(ActivityMap):
     """A session's view of a conversation.
 
@@ -114,6 +123,7 @@ class SessionConversation(ActivityMap):
         self.select_suggestions: SuggestionFilter | None = None
         self.on_deleted: Callable[[Collection[EntityKey]], None] | None = None
         self.find_rows: FindRows | None = None
+        self._tried: set[str] | None = None
 
     telemetry = property(attrgetter("_telemetry"))
 
@@ -222,6 +232,41 @@ class SessionConversation(ActivityMap):
             pairs = self.alternates.row_keys(pairs)
         self._mint(self._own_cache, pairs)
 
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Mint nothing inside the `with`, because what is done there is rolled back.
+
+        New rows have refs that nobody else knows, and drafts are not written: that raises
+        `TriedDraftError`.
+        """
+        before, self._tried = (self._own_cache, self._max_size), set()
+        self._own_cache, self._max_size = RefCache(self._caches.gone), sys.maxsize
+        viewer = self._viewer()
+        if viewer is not None:
+            viewer.invalidate()
+        try:
+            yield
+        finally:
+            (self._own_cache, self._max_size), self._tried = before, None
+            if viewer is not None:
+                viewer.invalidate()
+
+    def _mint(self, cache: RefCache, pairs: Iterable[EntityKey]) -> None:
+        if self._tried is None:
+            super()._mint(cache, pairs)
+            return
+        new = [pair for pair in dict.fromkeys(pairs) if cache.ref_of(*pair) is None]
+        known = self.refs_of_pairs(new)
+        for pair in new:
+            ref = known.get(pair) or f"{pair[0]}_{_TRIED + len(self._tried)}"
+            cache.put(*pair, ref)
+            if pair not in known:
+                self._tried.add(ref)
+
+    def _check_not_tried(self) -> None:
+        if self._tried is not None:
+            raise TriedDraftError
+
     def refs_of(self, space: str) -> Mapping[Any, str]:
         """Return the cached refs by the token of their key: a live, read-only view.
 
@@ -315,6 +360,8 @@ class SessionConversation(ActivityMap):
 
     def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
         """See `RefMap.note_gone`; calls `on_deleted` for deleted rows."""
+        if self._tried is not None and reason == "was never saved":
+            return
         super().note_gone(pairs, reason)
         if self.on_deleted is not None and reason == "was deleted":
             self.on_deleted(pairs)
@@ -334,13 +381,20 @@ class SessionConversation(ActivityMap):
         """Return whether a draft's ref is known to name a row; no round trip."""
         return ref in self.saving or self.cached_keys([(ref, entity)]) is not None
 
+    def draft_all(self, *args: Any, **given: Any) -> list[Draft]:
+        """See `DraftMap.draft_all`."""
+        self._check_not_tried()
+        return super().draft_all(*args, **given)
+
     def edit_drafts(self, contents: Mapping[str, Mapping[str, Any]], **given: Any) -> list[Draft]:
         """See `DraftMap.edit_drafts`; not for a draft that the transaction saves."""
+        self._check_not_tried()
         self._check_not_saving(contents)
         return super().edit_drafts(contents, **given)
 
     def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
         """See `DraftMap.discard_drafts`; not for a draft that the transaction saves."""
+        self._check_not_tried()
         refs = list(refs)
         self._check_not_saving(refs)
         return super().discard_drafts(refs)

@@ -195,7 +195,9 @@ def equalities_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
     """Return the comparisons in a join condition with columns of a table, as (column, operand)."""
     comparisons = [e for e in visitors.iterate(condition) if isinstance(e, BinaryExpression)]
     sides = [pair for c in comparisons for pair in ((c.left, c.right), (c.right, c.left))]
-    return [(column, operand) for column, operand in sides if column.table is table]
+    return [
+        (column, operand) for column, operand in sides if getattr(column, "table", None) is table
+    ]
 
 
 def set_default(column: Column[Any], function: Callable[[], Any]) -> None:

@@ -25,7 +25,12 @@ A call passes through these modules, in this order:
 
 | module | contents |
 | --- | --- |
-| `toolset` | `Toolset` and `BoundToolset`: dispatch of calls, a session for each call |
+| `toolset` | `Toolset`: dispatch of calls |
+| `bound` | `BoundToolset`: a session for each call; what people do with calls |
+| `supervision` | what becomes of a write: planned, approved, kept in the history |
+| `effects` | the values of rows before and after a call |
+| `plans` | `Plan`: what a call does, in names |
+| `undo` | the opposite of what calls have changed |
 | `tables` | the tables that a model may use: columns, verbs, lists |
 | `definitions` | tool definitions for clients: JSON schemas, prompt text, application functions |
 | `arguments` | the JSON of a call: repair, pydantic models, shape errors |
@@ -63,15 +68,19 @@ from alfred_refs.tools.arguments import (
 )
 from alfred_refs.tools.rules import Hooks as Hooks, Reading as Reading, Writing as Writing
 
-from .definitions import Ref as Ref
-from .errors import ToolError as ToolError
-from .reading import CurrentRow as CurrentRow, CurrentRows as CurrentRows, Fields as Fields
-from .toolset import (
+from .bound import (
+    Approval as Approval,
     BoundToolset as BoundToolset,
+    CallRecord as CallRecord,
     ToolAnswer as ToolAnswer,
-    Toolset as Toolset,
     makes_async_sessions as makes_async_sessions,
 )
+from .definitions import Ref as Ref
+from .errors import ToolError as ToolError
+from .plans import Plan as Plan, PlannedRow as PlannedRow
+from .reading import CurrentRow as CurrentRow, CurrentRows as CurrentRows, Fields as Fields
+from .supervision import Journal as Journal
+from .toolset import Toolset as Toolset
 
 __all__ = [
     "TOOLS",

@@ -29,9 +29,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, Select, event, inspect, or_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Select,
+    event,
+    inspect,
+    or_,
+    text as sql_text,
+)
 from sqlalchemy.exc import InvalidRequestError, PendingRollbackError
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
@@ -58,6 +67,7 @@ from alfred_refs.tools.answers import (
     put_labels,
 )
 from alfred_refs.tools.arguments import Operator
+from alfred_refs.tools.effects import Recorder
 from alfred_refs.tools.errors import ToolError, unexpected_row
 from alfred_refs.tools.exact import (
     ExactValues,
@@ -78,6 +88,8 @@ _LIMIT = """SELECT current_setting('statement_timeout'), set_config('statement_t
               BETWEEN interval '1 microsecond' AND interval '{0} milliseconds'
          THEN current_setting('statement_timeout') ELSE '{0}ms' END, true)"""
 _RESTORE = "SELECT set_config('statement_timeout', '{}', true)"
+_USER = sql_text("""SELECT current_setting('alfred.user', true),
+    set_config('alfred.user', :name, true)""")
 # times without a zone mean UTC, as in all tools
 _READ_ONLY = """set_config('transaction_read_only', 'on', true),
     set_config('TimeZone', 'UTC', true)"""
@@ -201,13 +213,17 @@ def _limit_statement_time(
     writes: bool,
     only_reads: bool,
 ) -> Iterator[tuple[list[Connection], Callable[[], None]]]:
-    """Set `statement_timeout` in a transaction, on each connection when it joins.
+    """Set `statement_timeout` in a transaction, on each connection when it joins, and its user.
+
+    Triggers and policies read the user by `nullif(current_setting('alfred.user', true), '')`: once
+    a connection has had one, it is empty where there is none.
 
     Yields:
         the connections, and a function that restores the previous limits.
     """
     connections: list[Connection] = []
     before: list[tuple[Connection, str]] = []
+    users: list[tuple[Connection, str]] = []
 
     def join(_: object, joined: SessionTransaction, connection: Connection) -> None:
         # a savepoint's connection joins the outer transaction first, which keeps its limit
@@ -226,10 +242,15 @@ def _limit_statement_time(
             before.append((connection, _send(session, connection, statement).one()[0]))
         elif only_reads:
             _send(session, connection, f"SELECT {_READ_ONLY}")
+        user = session.info.get("user")
+        if user is not None and connection.dialect.name == "postgresql":
+            users.append((connection, _set_user(session, connection, str(user))))
 
     def restore() -> None:
         for connection, value in before:
             _send(session, connection, _RESTORE.format(value))
+        for connection, name in users:
+            _set_user(session, connection, name)
 
     event.listen(session, "after_begin", join)
     try:
@@ -241,6 +262,13 @@ def _limit_statement_time(
 def _send(session: RefSession, connection: Connection, statement: str) -> CursorResult[Any]:
     with sqla.unconfined_lookup(session):  # not about rows
         return connection.exec_driver_sql(statement)
+
+
+def _set_user(session: RefSession, connection: Connection, name: str) -> str:
+    """Set `alfred.user` for the transaction, and return what it was."""
+    with sqla.unconfined_lookup(session):
+        before: str | None = connection.execute(_USER, {"name": name}).one()[0]
+    return before or ""
 
 
 _MAX_KEYS = 1_000  # that a hook may give: each is in the statement
@@ -364,6 +392,30 @@ class Setting:
         )
 
 
+class Supervisor(Protocol):
+    """Decides at the end of a write whether it is committed, given what it did."""
+
+    def finish(self, call: Call, recorder: Recorder, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a call that is about to be committed.
+
+        Raises:
+            HeldBackError: it is rolled back.
+        """
+        ...
+
+
+class HeldBackError(Exception):
+    """A call was executed, and is to be rolled back.
+
+    Attributes:
+        answer: that the model gets.
+    """
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__("the call was rolled back")
+        self.answer = answer
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of a tool.
@@ -372,6 +424,7 @@ class Call:
         setting: what all calls of the toolset share.
         session: runs the statements.
         conversation: the session's view of its conversation.
+        supervisor: decides whether a write is committed; `None` if each is.
         exact: the values of rows that instances cannot hold.
         visibility: what read hooks hide.
     """
@@ -379,6 +432,7 @@ class Call:
     setting: Setting
     session: RefSession
     conversation: SessionConversation
+    supervisor: Supervisor | None = None
     exact: ExactValues = field(default_factory=ExactValues)
     visibility: Visibility = field(init=False)
 
@@ -387,6 +441,19 @@ class Call:
             self.setting.read_hooks, self.session, self.resolve, self.statement_keys
         )
         object.__setattr__(self, "visibility", visibility)
+
+    def run(self, act: Callable[[], dict[str, Any]], *, writes: bool) -> dict[str, Any]:
+        """Return the answer of a function that is called in one transaction.
+
+        Raises:
+            HeldBackError: the supervisor has it rolled back.
+        """
+        seconds, supervisor = self.setting.limits.seconds, self.supervisor
+        if supervisor is None or not writes:
+            with transaction(self.session, seconds, writes=writes):
+                return act()
+        with Recorder(self.session) as recorder, transaction(self.session, seconds, writes=True):
+            return supervisor.finish(self, recorder, act())
 
     def conditions(self, keys: Keys, drafts: Collection[str] = ()) -> Conditions:
         """Return the maker of SQL conditions for filters."""

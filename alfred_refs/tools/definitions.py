@@ -62,7 +62,7 @@ from alfred_refs.tools.arguments import (
     alternatives_of,
     first_shape_error,
 )
-from alfred_refs.tools.call import Call, Setting, transaction
+from alfred_refs.tools.call import Call, Setting
 from alfred_refs.tools.errors import foreign_row, invalid_arguments
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions
@@ -667,12 +667,15 @@ class FunctionTool:
             raise first_shape_error(self.name, error) from None
         fields: Mapping[str, Any] = self.arguments.model_fields
         arguments = {str(each.alias): getattr(values, name) for name, each in fields.items()}
-        with transaction(call.session, call.setting.limits.seconds, writes=not self.reads):
+
+        def act() -> dict[str, Any]:
             _check_rows(call, required)
             verify_expectations(call, labels.expectations)
             returned = self._run(call, arguments)
             call.session.flush()
             return _answer(call, returned)
+
+        return call.run(act, writes=not self.reads)
 
     def _run(self, call: Call, given: Mapping[str, Any]) -> Any:
         session: Any = call.session

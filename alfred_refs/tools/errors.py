@@ -542,5 +542,34 @@ def no_sql(table: str) -> ToolError:
     return ToolError("no_sql", message, table=table)
 
 
+def plan_changed(summary: str, number: int | None = None) -> ToolError:
+    """Report that a call would not do any more what was planned; `summary` is what it would do."""
+    remedy = "look at the new plan" if number is not None else "call again"
+    data = {} if number is None else {"call": number}
+    message = f"the rows have changed since the call was planned; {remedy}: {summary}"
+    return ToolError("plan_changed", message, **data)
+
+
+def call_rejected(number: int, reason: str | None) -> ToolError:
+    """Report that a person has not approved a call."""
+    because = "" if not reason else f": {reason}"
+    message = f"the call was not approved{because}; do not repeat it, ask the user what to do"
+    return ToolError("rejected", message, call=number)
+
+
+def call_in_doubt(number: int) -> ToolError:
+    """Report that it is not known whether a call was done: its process has ended meanwhile."""
+    message = "it is not known whether the call was done; read the rows before you call again"
+    return ToolError("in_doubt", message, call=number)
+
+
+def undo_conflict(conflicts: Sequence[str]) -> ToolError:
+    """Report that a call cannot be undone, because later changes would be lost."""
+    few = "; ".join(conflicts[:_MAX_CONFLICTS])
+    more = len(conflicts) - _MAX_CONFLICTS
+    message = f"nothing was undone: {few}" + (f"; and {more} more" if more > 0 else "")
+    return ToolError("undo_conflict", message, conflicts=[*conflicts[:_MAX_CONFLICTS]])
+
+
 def _quote_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"

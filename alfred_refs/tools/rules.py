@@ -211,6 +211,9 @@ def quote_text(value: str) -> str:
     return json.dumps(value, ensure_ascii=not value.isprintable())
 
 
+PLANNED = "alfred_refs.planned"
+"""The entry of `Session.info` that is true while a call is planned."""
+
 Row = dict[str, Any]
 """One row as the model sees it: JSON values by column."""
 
@@ -262,6 +265,11 @@ class Reading:
     totals: bool = False
     nested: bool = False
 
+    @property
+    def user(self) -> Any:
+        """Who acts, as `desk.call(..., user=...)` was told; `None` if it was not."""
+        return self.session.info.get("user")
+
     def clauses(self) -> Iterator[FilterClause]:
         """Yield all conditions of the arguments, including those inside groups."""
         return clauses_of([*self.arguments.filters, *self.arguments.or_filters])
@@ -292,6 +300,8 @@ class Writing:
             what they refer to (update), are moved to a draft that is saved (update), are of a
             subclass, or are in a list that is edited by position. Positions are the list's then:
             the records of an update do not have them.
+        undoes: the number of the call that a person undoes: `refs` are the rows then, and records
+            are not used.
 
     Example:
         >>> class Tidy(Hooks):
@@ -312,6 +322,17 @@ class Writing:
     notes: list[str] = field(default_factory=list)
     drafts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     refs: Sequence[str] = ()
+    undoes: int | None = None
+
+    @property
+    def user(self) -> Any:
+        """Who acts, as `desk.call(..., user=...)` was told; `None` if it was not."""
+        return self.session.info.get("user")
+
+    @property
+    def planned(self) -> bool:
+        """Whether the write is only tried, and rolled back: a hook sends nothing then."""
+        return bool(self.session.info.get(PLANNED))
 
 
 class Hooks:

@@ -633,6 +633,7 @@ class ToolTables:
         watched: Collection[type[Any]] = (),
     ) -> None:
         self._tables: dict[str, ToolTable] = {}
+        self._of_tables: dict[Table, ToolTable | None] = {}
         pairs = _models_by_name(models)
         hidden_names = {attribute_of(each, "hidden") for each in hidden}
         permissions, fixed = permissions_of([model for _, model in pairs], read_only, verbs or {})
@@ -740,6 +741,22 @@ class ToolTables:
     def of_model(self, model: type[Any]) -> ToolTable | None:
         """Return the table of a class, or of the nearest class it inherits from."""
         return next((self._by_model[c] for c in model.__mro__ if c in self._by_model), None)
+
+    def of_table(self, table: Table) -> ToolTable | None:
+        """Return the table whose rows have values in a table of the database."""
+        if table not in self._of_tables:
+            mapped = {inspect(each.model).local_table: each for each in self}
+            mapper = None if table in mapped else sqla.mapper_of_table(table)
+            found = None if mapper is None else self.of_model(mapper.class_)
+            self._of_tables[table] = mapped.get(table, found)
+        return self._of_tables[table]
+
+    @cached_property
+    def database_tables(self) -> Mapping[str, Table]:
+        """The tables of the application's database, by name with schema."""
+        tables = [table for each in self for table in inspect(each.model).mapper.tables]
+        metadata = {id(t.metadata): t.metadata for t in tables if isinstance(t, Table)}
+        return {t.fullname: t for each in metadata.values() for t in each.tables.values()}
 
     def of_entity(self, entity: str) -> ToolTable | None:
         """Return the table whose rows an entity's refs name."""

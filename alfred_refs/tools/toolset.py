@@ -1,4 +1,4 @@
-"""`Toolset`: dispatch of calls. `BoundToolset`: a session for each call.
+"""`Toolset`: dispatch of calls.
 
     arguments ──repair, check──▶ refs ──resolve: ≤ 1 query──▶ hooks ──▶ statement ──▶ session
                                   │ drafts: ≤ 2 queries, to the registry                 │
@@ -13,45 +13,33 @@ error, the answer has it and nothing was changed; any other exception is raised.
 >>> toolset.call(session, "db_read", {"table": "users"})["error"]["message"]
 "there is no table 'users'; use one of 'recipes', 'lines'"
 
-`BoundToolset` is for code above sessions, such as an agent framework or a server. It is given the
-conversation, the owner and the model's call, and opens one session for each call:
-
->>> desk = toolset.bind(sessions, registry=registry)
->>> desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["count(*)"]}).text
-'{"table":"lines","totals":[{"count(*)":2}],"more":false}'
-
-Calls may run at the same time, in threads or tasks. Writes in one conversation run one after
-another, in the order in which they were made, because a model relies on that order.
-
-Limits: the order of writes is kept within one process. There is no rate limit.
+`bind` returns the same tools with a session of their own for each call: see `bound`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
-from itertools import count
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from alfred_refs.conversation import Conversation, Draft, RefRegistry, SessionConversation
-from alfred_refs.errors import DraftRefError, RegistryBusyError, SavedDraftError, SetupError
+from alfred_refs.conversation import (
+    Conversation,
+    Draft,
+    RefRegistry,
+    SessionConversation,
+    TriedDraftError,
+)
+from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, RefPolicy
 from alfred_refs.owners import Ownership
 from alfred_refs.session import RefSession
-from alfred_refs.sqla import driver_error_fields, max_connections
-from alfred_refs.store import Actor
+from alfred_refs.sqla import driver_error_fields
+from alfred_refs.store import Actor, NewCall
 from alfred_refs.tools.answers import LabelMode, Limits
 from alfred_refs.tools.arguments import (
     TOOLS,
@@ -67,10 +55,13 @@ from alfred_refs.tools.arguments import (
     misplaced_nul,
     validate_arguments,
 )
+from alfred_refs.tools.bound import Answer, BoundToolset
 from alfred_refs.tools.call import (
     Call,
     ExpectMode,
+    HeldBackError,
     Setting,
+    Supervisor,
     activities_in,
     check_hooks,
     preserve_transaction,
@@ -91,440 +82,35 @@ from alfred_refs.tools.faults import fault_of
 from alfred_refs.tools.filters import check_budget, check_dialect, check_filters
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import decode_arguments, notes_of, read_documents
+from alfred_refs.tools.plans import Plan
 from alfred_refs.tools.preconditions import check_expectations
 from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
-from alfred_refs.tools.rules import Hooks
+from alfred_refs.tools.rules import PLANNED, Hooks
 from alfred_refs.tools.serialization import replace_keys
+from alfred_refs.tools.supervision import (
+    Consent,
+    ConsentRules,
+    Journal,
+    Keeper,
+    Planner,
+    Request,
+    Undoer,
+    answer_of,
+    pending_answer,
+)
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
 from alfred_refs.tools.writing import Creator, Writer
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import async_sessionmaker
-
-    from alfred_refs.context import Context
     from alfred_refs.session.asyncio import AsyncRefSession
+    from alfred_refs.tools.bound import Sessions
     from alfred_refs.tools.sql.tool import QueryTool
 
-
-if TYPE_CHECKING:
-    Sessions = sessionmaker[RefSession] | async_sessionmaker[AsyncRefSession]
-
-_log = logging.getLogger(__name__)
-
-_Lock = TypeVar("_Lock")
-
-# serialization failure and deadlock: the call may be repeated
-_ROLLED_BACK = ("40001", "40P01")
-
-# for how long calls run one after another: then one round of them may block each other again
-_SERIAL_SECONDS = 60.0
-
-_CACHE_SIZE = 256
-_CACHE_SECONDS = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
-    """The answer of a call.
-
-    Attributes:
-        value: JSON values: `{"error": {"code", "message", ...}}` for an error that the model can
-            correct.
-
-    Example:
-        >>> answer = desk.call("chat-7", None, "db_delete", {"table": "lines", "filters": []})
-        >>> answer.failed, answer.value["error"]["code"]
-        (True, 'missing_filter')
-        >>> asked = {"table": "lines", "columns": ["count(*)"]}
-        >>> answer = desk.call("chat-7", None, "db_read", asked)
-        >>> answer.failed, answer.text
-        (False, '{"table":"lines","totals":[{"count(*)":2}],"more":false}')
-    """
-
-    value: Answer
-
-    @property
-    def text(self) -> str:
-        """The same as compact JSON text, not ASCII-escaped."""
-        return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
-
-    @property
-    def failed(self) -> bool:
-        """Whether nothing was done, because of an error that the model can correct."""
-        error = self.value.get("error")
-        return isinstance(error, dict) and "code" in error
-
-
-class BoundToolset:
-    """A toolset that opens a session for each call; made by `Toolset.bind`.
-
-    Attributes:
-        toolset: the toolset.
-        tool: adds a function of the application to the tools; see `Toolset.tool`.
-        sessions: makes the sessions.
-        registry: opens the conversations.
-        is_async: whether the sessions are asynchronous.
-        connections: how many calls can have a connection at a time; `None` if not known.
-
-    Example:
-        >>> desk = toolset.bind(sessions, registry=registry)
-        >>> answer = desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["text"]})
-        >>> answer.value["rows"]
-        [{'id': 'line_1', 'text': '4 tomatoes'}, {'id': 'line_2', 'text': '1 onion'}]
-    """
-
-    def __init__(
-        self,
-        toolset: Toolset,
-        sessions: Sessions,
-        registry: RefRegistry,
-        *,
-        by: Actor | None = "model",
-    ) -> None:
-        self.is_async = makes_async_sessions(sessions)
-        if not isinstance(registry, RefRegistry):
-            raise SetupError(
-                f"a toolset was bound to the registry {type(registry).__name__}",
-                "give the application's RefRegistry: toolset.bind(sessions, registry=registry)",
-            )
-        self.toolset = toolset
-        self.tool = toolset.tool
-        self.registry = registry
-        self.connections = max_connections(getattr(sessions, "kw", {}).get("bind"))
-        self.sessions: Any = sessions
-        self._by = by
-        self._conversations = _ConversationCache(registry)
-        self._threads = _Locks(threading.Lock)
-        self._tasks = _Locks(asyncio.Lock)
-        self._serial_until = 0.0
-        self._parallel = _Counter()
-
-    def call(
-        self,
-        conversation: str,
-        owner: Any,
-        tool: str,
-        arguments: Any,
-        *,
-        begin_turn: bool = False,
-    ) -> ToolAnswer:
-        """Call a tool in a session of its own, and return the answer.
-
-        A call that PostgreSQL rolled back because of another transaction (SQLSTATE 40001, 40P01)
-        is repeated once. One for which the registry got no answer in time (`RegistryBusyError`) is
-        repeated until it was the only one: calls with open transactions may hold all connections
-        of a pooler. Calls run one after another for a minute from then on.
-
-        Args:
-            conversation: the id of the conversation.
-            owner: the owner, as `Ownership.of` takes it; `None` if the toolset has no `Ownership`.
-            tool: the name of the tool.
-            arguments: JSON values, or JSON text; `None` or `""` for no arguments.
-            begin_turn: whether the call is a turn of its own. Turns of users begin by
-                `Conversation.begin_turn`; a server whose clients have none numbers calls so.
-
-        Raises:
-            SetupError: the sessions are asynchronous, or an owner is missing or not expected.
-        """
-        if self.is_async:
-            raise SetupError(
-                "call() was used on a toolset that is bound to asynchronous sessions",
-                "await call_async()",
-            )
-        given = self._session_arguments(conversation, owner)
-
-        with self._write_lock(self._threads, tool, conversation, owner):
-            if begin_turn:
-                given["conversation"].begin_turn()
-            for attempt in self._attempts(self._threads):
-                try:
-                    with attempt, self.sessions(**given) as session:
-                        return ToolAnswer(self.toolset.call(session, tool, arguments))
-                except (DBAPIError, RegistryBusyError) as error:
-                    if not self._is_repeatable(error, tool, attempt):
-                        raise
-        raise AssertionError("attempts do not end")
-
-    async def call_async(
-        self,
-        conversation: str,
-        owner: Any,
-        tool: str,
-        arguments: Any,
-        *,
-        begin_turn: bool = False,
-    ) -> ToolAnswer:
-        """Call a tool without blocking the event loop.
-
-        Asynchronous sessions are awaited, and a call that is cancelled is rolled back. Other
-        sessions run in a thread: a call that is cancelled continues there and is committed.
-
-        Args:
-            conversation: as for `call`.
-            owner: as for `call`.
-            tool: as for `call`.
-            arguments: as for `call`.
-            begin_turn: as for `call`.
-
-        Raises:
-            SetupError: an owner is missing or not expected.
-        """
-        order = self._write_lock(
-            self._tasks, tool, conversation, owner, asyncio.get_running_loop()
-        )
-        async with order:
-            if not self.is_async:
-                return await asyncio.to_thread(
-                    self.call, conversation, owner, tool, arguments, begin_turn=begin_turn
-                )
-            given = self._session_arguments(conversation, owner)
-            if begin_turn:
-                await given["conversation"].aio.begin_turn()
-
-            for attempt in self._attempts(self._tasks, asyncio.get_running_loop()):
-                try:
-                    async with attempt, self.sessions(**given) as session:
-                        return ToolAnswer(await self.toolset.call_async(session, tool, arguments))
-                except (DBAPIError, RegistryBusyError) as error:
-                    if not self._is_repeatable(error, tool, attempt):
-                        raise
-        raise AssertionError("attempts do not end")
-
-    def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
-        """Return the definitions of the tools; see `Toolset.schemas`."""
-        return self.toolset.schemas(form, describe=describe)
-
-    def describe(self, tables: Iterable[str] | None = None) -> str:
-        """Return a description of tables; see `Toolset.describe`."""
-        return self.toolset.describe(tables)
-
-    def reads(self, tool: str) -> bool:
-        """Return whether a tool changes nothing."""
-        return self.toolset.reads(tool)
-
-    def conversation(self, conversation: str, owner: Any) -> Conversation:
-        """Open a conversation for its owner.
-
-        Args:
-            conversation: its id.
-            owner: as for `call`.
-
-        Raises:
-            SetupError: an owner is missing, or not expected.
-        """
-        opened: Conversation = self._session_arguments(conversation, owner)["conversation"]
-        opened.desk = self
-        return opened
-
-    def context(self, conversation: str, owner: Any, **options: Any) -> Context:
-        """Return the `Context` of a conversation, whose prompts read rows in sessions like these.
-
-        Args:
-            conversation: its id.
-            owner: as for `call`.
-            options: of `Context`, such as `window` and `templates`.
-
-        Raises:
-            SetupError: an owner is missing, or not expected.
-        """
-        from alfred_refs.context import Context  # noqa: PLC0415  # it is built on the tools
-
-        chat = self.conversation(conversation, owner)
-        return Context(chat, **options)
-
-    def cover(self, conversation: str, owner: Any, value: Any) -> Any:
-        """Return a value from another source with refs in place of keys; see `Conversation.scrub`.
-
-        desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows become refs
-        """
-        chat = self.conversation(conversation, owner)
-        return chat.scrub(value, entities=self.toolset.tables.shown)
-
-    async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
-        """Do what `cover` does without blocking the event loop."""
-        chat = self.conversation(conversation, owner)
-        return await chat.aio.scrub(value, entities=self.toolset.tables.shown)
-
-    def _session_arguments(self, conversation: str, owner: Any) -> dict[str, Any]:
-        """Return the arguments of the sessionmaker."""
-        ownership = self.toolset.ownership
-        if (owner is None) is not (ownership is None):
-            raise SetupError(
-                f"an owner {'is missing' if owner is None else 'was given'} in a call of tools "
-                f"that have {'no' if ownership is None else 'an'} Ownership",
-                "give Toolset(..., owner=Ownership(...)) and the owner with each call, or neither",
-            )
-        whose = None if ownership is None else ownership.of(owner)
-        owner_id = None if whose is None else str(whose.value)
-        chat = self._conversations.conversation(conversation, owner_id)
-        return {"conversation": chat, "owner": whose, "by": self._by}
-
-    def _write_lock(self, locks: _Locks[Any], tool: str, *of: Hashable) -> Any:
-        """Return a context manager that waits for earlier writes of the same conversation."""
-        return _NoLock() if self.reads(tool) else locks.of(of)
-
-    def _attempts(self, locks: _Locks[Any], *of: Hashable) -> Iterator[_Attempt]:
-        """Yield attempts at a call: they wait for all others if calls have blocked each other."""
-        for number in count(1):
-            is_serial = monotonic() < self._serial_until
-            yield _Attempt(number, self._parallel, locks.of(of) if is_serial else None)
-
-    def _is_repeatable(
-        self, error: DBAPIError | RegistryBusyError, tool: str, attempt: _Attempt
-    ) -> bool:
-        """Return whether a call that failed has changed nothing, and may succeed now."""
-        if isinstance(error, DBAPIError):
-            state = driver_error_fields(error)["sqlstate"]
-            return state in _ROLLED_BACK and attempt.number == 1
-        if error.seconds is None or attempt.was_alone:
-            return False
-        if monotonic() >= self._serial_until:
-            _log.warning("calls run one after another for a while: %s", error)
-        self._serial_until = monotonic() + _SERIAL_SECONDS
-        # the answer of an application's own tool is made after its transaction
-        return tool in TOOLS or self.reads(tool)
-
-
-def makes_async_sessions(sessions: Any) -> bool:
-    """Return whether a session factory makes asynchronous sessions.
-
-    Raises:
-        SetupError: it does not make a `RefSession` for each call.
-    """
-    if isinstance(sessions, scoped_session):
-        raise SetupError(
-            "a scoped_session was given to make sessions, which calls of one thread would share",
-            "give what it makes sessions with: scoped.session_factory",
-        )
-    if isinstance(sessions, Session) or hasattr(sessions, "sync_session"):
-        raise SetupError(
-            f"a {type(sessions).__name__} was given to make sessions, and each call needs its own",
-            "give what makes sessions: sessionmaker(engine, class_=RefSession)",
-        )
-    made = getattr(sessions, "class_", None)
-    if isinstance(made, type):
-        if issubclass(made, RefSession):
-            return False
-        if issubclass(getattr(made, "sync_session_class", type), RefSession):
-            return True
-    raise SetupError(
-        f"{type(sessions).__name__} was given to make sessions, and makes no RefSession",
-        "give sessionmaker(engine, class_=RefSession) or "
-        "async_sessionmaker(engine, class_=AsyncRefSession)",
-    )
-
-
-class _NoLock(AbstractContextManager["_NoLock"]):
-    """A context manager that does nothing, in threads and in tasks."""
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-
-class _Counter:
-    """A number that threads change."""
-
-    def __init__(self) -> None:
-        self.value = 0
-        self._guard = threading.Lock()
-
-    def add(self, number: int) -> None:
-        """Add a number."""
-        with self._guard:
-            self.value += number
-
-
-class _Attempt:
-    """A context manager round one attempt at a call, in threads and in tasks.
-
-    Attributes:
-        number: of the attempt at the same call, from 1.
-        was_alone: whether no other call of this process was running when it began.
-    """
-
-    def __init__(self, number: int, parallel: _Counter, lock: Any) -> None:
-        self.number = number
-        self.was_alone = False
-        self._parallel = parallel
-        self._lock = lock  # None for a call that waits for no other
-
-    def _begin(self) -> None:
-        if self._lock is None:
-            self._parallel.add(1)
-        else:
-            self.was_alone = self._parallel.value == 0
-
-    def __enter__(self) -> None:
-        if self._lock is not None:
-            self._lock.acquire()
-        self._begin()
-
-    async def __aenter__(self) -> None:
-        if self._lock is not None:
-            await self._lock.acquire()
-        self._begin()
-
-    def __exit__(self, *_: object) -> None:
-        if self._lock is None:
-            self._parallel.add(-1)
-        else:
-            self._lock.release()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.__exit__()
-
-
-class _Locks(Generic[_Lock]):
-    """A lock for each conversation, kept while a caller holds it or waits for it."""
-
-    def __init__(self, make: Callable[[], _Lock]) -> None:
-        self._make = make
-        self._locks: WeakValueDictionary[Hashable, _Lock] = WeakValueDictionary()
-        self._guard = threading.Lock()
-
-    def of(self, key: Hashable) -> _Lock:
-        """Return the lock of a conversation."""
-        with self._guard:
-            return self._locks.setdefault(key, self._make())
-
-
-class _ConversationCache:
-    """Recently used conversations, kept open so that their cached refs are not looked up again."""
-
-    def __init__(self, registry: RefRegistry) -> None:
-        self._registry = registry
-        self._entries: OrderedDict[tuple[str, str | None], tuple[float, Conversation]] = (
-            OrderedDict()
-        )
-        self._guard = threading.Lock()
-
-    def conversation(self, id_: str, owner: str | None) -> Conversation:
-        """Open a conversation, which shares the cached refs of others with its id."""
-        opened = self._registry.conversation(id_, owner=owner)
-        now = monotonic()
-        with self._guard:
-            self._entries[id_, owner] = now, opened
-            self._entries.move_to_end((id_, owner))
-            for key, (used, _) in list(self._entries.items()):
-                if len(self._entries) <= _CACHE_SIZE and now - used <= _CACHE_SECONDS:
-                    break
-                del self._entries[key]
-        return opened
-
-
+_ATTEMPTS = 3  # to do what was planned, while others change the rows
 _LONGEST = 2_000  # characters of a text in an error, which may repeat the model's arguments
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-Answer = dict[str, Any]
-"""The answer of a call: JSON values."""
 
 
 class Toolset:
@@ -555,6 +141,9 @@ class Toolset:
         sql: whether a model may use SELECT (`db_query`), which needs the extra `sql`; or the
             immutable functions that it may call in addition: `{"similarity": "text text ->
             double"}`.
+        consent: which writes a person must approve: by class the verbs, or `"all"`, whether the
+            call names the rows or they go along; or a function of the `Plan`.
+        consent_expires: how long they wait; `None` for ever.
 
     Attributes:
         tables: what a model may use.
@@ -562,6 +151,7 @@ class Toolset:
         drafts: whether a model may keep and use drafts.
         expect: whether a write must or may give labels.
         functions: `db_query` and the application's own tools, by name.
+        consent: which writes a person must approve; `None` for none.
 
     Raises:
         SetupError: the arguments contradict each other.
@@ -592,6 +182,8 @@ class Toolset:
         expect: ExpectMode = "required",
         drafts: bool = True,
         sql: bool | Mapping[str, str] = False,
+        consent: ConsentRules | None = None,
+        consent_expires: timedelta | None = timedelta(days=7),
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner
@@ -622,6 +214,8 @@ class Toolset:
             expect,
         )
         self._setting.check()
+        self.consent = None if consent is None else Consent(consent, self.tables)
+        self.consent_expires = consent_expires
         self._memos: dict[Hashable, Any] = {}
         self.functions: dict[str, FunctionTool | QueryTool] = {}
         if sql is not False:
@@ -682,31 +276,116 @@ class Toolset:
 
         Returns:
             JSON values: rows as `{"table", "rows", "count", ...}`, or, for an error that the model
-            can correct, `{"error": {"code", "message", ...}}`; nothing was changed then.
+            can correct, `{"error": {"code", "message", ...}}`; nothing was changed then. A call
+            that needs a person is `{"pending": {"call", ...}}`, and was not done yet.
 
         Raises:
             SetupError: the session is in no conversation, in one of a registry with another
                 policy, or does not have the owner that the toolset requires.
         """
+        return self.run(session, Request(str(tool), arguments))
+
+    def run(self, session: RefSession, request: Request, journal: Journal | None = None) -> Answer:
+        """Call a tool as `call` does, with what is known of who calls, and of what is kept."""
         if not isinstance(session, RefSession):
             raise SetupError(
                 f"a tool was called on a {type(session).__name__}",
                 "give a RefSession, or await call_async() with an AsyncRefSession",
             )
-        call = Call(self._setting, session, self._view_of(session))
+        chat, tool = self._view_of(session), request.tool  # clients pass any value
         if session.in_transaction():
             # errors of the application's pending changes are not the model's
             session.flush()
-        chat, tool = call.conversation, str(tool)  # clients pass any value
         known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, preserve_transaction(session):
-                answer = self._answer(call, tool, arguments)
+                if self.reads(tool) or (journal is None and self.consent is None):
+                    answer = self.supervise(session, request, None)
+                else:
+                    answer = self._write(session, chat, request, journal)
                 if seen is not None:
                     seen.extend(activities_in(answer, self.tables, chat))
             if "error" in answer:
                 refused(answer["error"]["code"])
             return answer
+
+    def _write(
+        self,
+        session: RefSession,
+        chat: SessionConversation,
+        request: Request,
+        journal: Journal | None,
+    ) -> Answer:
+        """Return the answer of a write that is kept, or may need a person."""
+        if request.call_id is not None:
+            entry = chat.calls.find(request.call_id)
+            if entry is not None:
+                return answer_of(entry)
+        for _ in range(_ATTEMPTS):
+            token = None
+            if self.consent is not None:
+                plan = self.plan(session, request)
+                if plan.refusal is not None:
+                    return {"error": plan.refusal}
+                if self.consent.is_needed(plan):
+                    return self._ask(chat, request, plan)
+                token = plan.token or None
+            keeper = Keeper(request, journal, token)
+            answer = self.supervise(session, request, keeper)
+            keeper.settle(chat)
+            if answer.get("error", {}).get("code") != "plan_changed":
+                break
+        return answer
+
+    def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
+        """Store a call that needs a person, and return its answer."""
+        stored = NewCall(
+            tool=request.tool,
+            arguments=request.json_arguments(),
+            state="waiting",
+            actor=request.actor,
+            user=request.user,
+            call_id=request.call_id,
+            plan=plan.model_dump(mode="json"),
+            token=plan.token,
+            expires_in=self.consent_expires,
+        )
+        return pending_answer(chat.calls.add(stored).number, plan)
+
+    def plan(self, session: RefSession, request: Request) -> Plan:
+        """Return what a call would do; see `BoundToolset.plan`."""
+        planner, chat = Planner(request), self._view_of(session)
+        session.info[PLANNED] = True
+        try:
+            with preserve_transaction(session), chat.trying():
+                answer = self.supervise(session, request, planner)
+        except TriedDraftError:
+            return Plan(tool=request.tool, notes=["changes drafts only, which are no rows yet"])
+        finally:
+            del session.info[PLANNED]
+        if "error" in answer:
+            return Plan(tool=request.tool, refusal=answer["error"])
+        return planner.plan or Plan(tool=request.tool)
+
+    def undo(self, session: RefSession, undoer: Undoer) -> Plan:
+        """Undo the changes of calls; see `BoundToolset.undo`."""
+        chat = self._view_of(session)
+        call = Call(self._setting, session, chat, undoer)
+        with session.activity(), preserve_transaction(session):
+            try:
+                call.run(dict, writes=True)
+            except HeldBackError as held:
+                if undoer.plan is None or not undoer.only_plan:
+                    return Plan(tool="undo", refusal=held.answer["error"])
+        undoer.settle(chat)
+        return undoer.plan or Plan(tool="undo")
+
+    def supervise(
+        self, session: RefSession, request: Request, supervisor: Supervisor | None
+    ) -> Answer:
+        """Return the answer of a call, about which a supervisor decides before the commit."""
+        call = Call(self._setting, session, self._view_of(session), supervisor)
+        return self._answer(call, request.tool, request.arguments)
 
     def reread(
         self, session: RefSession, wanted: Mapping[str, Fields], nested: Mapping[str, Fields]
@@ -790,6 +469,10 @@ class Toolset:
             check_dialect(checked, call.session.get_bind(table.model).dialect.name)
             answer = _run_call(call, checked)
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
+        except HeldBackError as held:
+            return held.answer
+        except TriedDraftError:
+            raise
         except Exception as error:
             most = self._setting.limits.seconds
             slow = most if most is not None and monotonic() - started_at >= most else None
@@ -859,6 +542,7 @@ class Toolset:
         *,
         registry: RefRegistry,
         by: Actor | None = "model",
+        journal: Journal | bool | None = None,
     ) -> BoundToolset:
         """Return the same tools with a session of its own for each call.
 
@@ -871,11 +555,13 @@ class Toolset:
             registry: opens the conversations.
             by: on whose behalf calls are made; their activity is then kept for prompts. `None`
                 keeps nothing, and saves a round trip a call.
+            journal: whether writes are kept with what they have changed, for `history` and `undo`,
+                and how long.
 
         Raises:
             SetupError: `sessions` makes other sessions.
         """
-        return BoundToolset(self, sessions, registry, by=by)
+        return BoundToolset(self, sessions, registry, by=by, journal=journal)
 
     def reads(self, tool: str) -> bool:
         """Return whether a tool changes nothing."""
@@ -959,23 +645,17 @@ def _run_call(call: Call, arguments: Arguments) -> Answer:
 
     If another call has saved the same drafts meanwhile, it is run once more: they are rows now.
     """
-    begin = partial(
-        transaction,
-        call.session,
-        call.setting.limits.seconds,
-        writes=not (isinstance(arguments, DbRead) or getattr(arguments, "preview", False)),
-    )
+    act = partial(_answer, call, arguments)
+    writes = not (isinstance(arguments, DbRead) or getattr(arguments, "preview", False))
     try:
-        with begin():
-            return _answer(call, arguments)
+        return call.run(act, writes=writes)
     except (SavedDraftError, IntegrityError):
         if not isinstance(arguments, DbCreate):
             raise
-        with begin():
+        with transaction(call.session, call.setting.limits.seconds, writes=writes):
             if not _any_saved(call, arguments):
                 raise
-    with begin():
-        return _answer(call, arguments)
+    return call.run(act, writes=writes)
 
 
 def _any_saved(call: Call, arguments: DbCreate) -> bool:

@@ -1,0 +1,899 @@
+"""`BoundToolset`: tools above sessions, for agent frameworks, servers and people.
+
+It is given the conversation, the owner and the model's call, and opens one session for each call:
+
+>>> desk = toolset.bind(sessions, registry=registry)
+>>> desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["count(*)"]}).text
+'{"table":"lines","totals":[{"count(*)":2}],"more":false}'
+
+Calls may run at the same time, in threads or tasks. Writes in one conversation run one after
+another, in the order in which they were made, because a model relies on that order.
+
+A person sees what a call would do (`plan`), decides calls that wait (`approvals`, `approve`,
+`reject`), reads what was done (`history`, `changes`), and takes it back (`undo`). No tool leads a
+model there. `desk.aio` has the same methods as coroutines.
+
+Limits: the order of writes is kept within one process. There is no rate limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from alfred_refs.conversation import Conversation, RefRegistry
+from alfred_refs.errors import RegistryBusyError, SetupError
+from alfred_refs.session import RefSession
+from alfred_refs.sqla import (
+    AsyncFacade,
+    async_method,
+    driver_error_fields,
+    in_greenlet,
+    max_connections,
+)
+from alfred_refs.store import Actor, CallEntry, CallState
+from alfred_refs.tools.arguments import TOOLS
+from alfred_refs.tools.definitions import Form
+from alfred_refs.tools.errors import ToolError, plan_changed
+from alfred_refs.tools.plans import Plan, PlannedRow
+from alfred_refs.tools.supervision import (
+    Approver,
+    Journal,
+    Request,
+    Undoer,
+    answer_of,
+    planned_rows,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import async_sessionmaker
+
+    from alfred_refs.context import Context
+    from alfred_refs.session.asyncio import AsyncRefSession
+    from alfred_refs.tools.toolset import Toolset
+
+    Sessions = sessionmaker[RefSession] | async_sessionmaker[AsyncRefSession]
+
+Answer = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_Lock = TypeVar("_Lock")
+
+# serialization failure and deadlock: the call may be repeated
+_ROLLED_BACK = ("40001", "40P01")
+
+# for how long calls run one after another: then one round of them may block each other again
+_SERIAL_SECONDS = 60.0
+
+_CACHE_SIZE = 256
+_CACHE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """The answer of a call.
+
+    Attributes:
+        value: JSON values: `{"error": {"code", "message", ...}}` for an error that the model can
+            correct.
+
+    Example:
+        >>> answer = desk.call("chat-7", None, "db_delete", {"table": "lines", "filters": []})
+        >>> answer.failed, answer.value["error"]["code"]
+        (True, 'missing_filter')
+        >>> asked = {"table": "lines", "columns": ["count(*)"]}
+        >>> answer = desk.call("chat-7", None, "db_read", asked)
+        >>> answer.failed, answer.text
+        (False, '{"table":"lines","totals":[{"count(*)":2}],"more":false}')
+    """
+
+    value: Answer
+
+    @property
+    def text(self) -> str:
+        """The same as compact JSON text, not ASCII-escaped."""
+        return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing was done, because of an error that the model can correct."""
+        error = self.value.get("error")
+        return isinstance(error, dict) and "code" in error
+
+    @property
+    def pending(self) -> int | None:
+        """The number of the call, if it waits for a person: see `BoundToolset.approve`."""
+        pending = self.value.get("pending")
+        return pending.get("call") if isinstance(pending, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A call that waits for a person.
+
+    Attributes:
+        conversation: the id of the conversation.
+        owner: the owner of the conversation, as text; `None` without one.
+        call: its number in the conversation.
+        tool: the name of the tool.
+        arguments: as the model gave them.
+        plan: what it would do, as it was when the model called, or when it was looked at last.
+        user: who acted, as text; `None` if that is not known.
+        call_id: the framework's id of the call, if it gave one.
+        asked_at: when the model called.
+        expires_at: when it stops waiting; `None` for never.
+
+    Example:
+        >>> [waiting] = desk.approvals("chat-7")
+        >>> waiting.plan.summary
+        'Delete 1 recipe. With it: 2 lines deleted.'
+    """
+
+    conversation: str
+    owner: str | None
+    call: int
+    tool: str
+    arguments: Any = field(repr=False)
+    plan: Plan = field(repr=False)
+    user: str | None
+    call_id: str | None
+    asked_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call in the history of a conversation.
+
+    Attributes:
+        number: of the call in its conversation.
+        turn: in which it was made.
+        tool: the name of the tool; `undo` for one that a person has undone.
+        arguments: as they were given; `None` once they are not kept any more.
+        state: what became of it.
+        by: `"model"` or `"user"`.
+        user: who acted, as text; `None` if that is not known.
+        decided_by: who approved or rejected it.
+        reason: why it was rejected.
+        undoes: the number of the call that it has undone.
+        at: when it was made.
+        seconds: how long it took; `None` if it was not executed.
+        changes: what it has done to rows that the model may use.
+
+    Example:
+        >>> for record in desk.history("chat-7", turn=4):
+        ...     print(record.number, record.tool, [row.line for row in record.changes])
+        3 db_update ['- recipe "Soup" (recipe_1): servings: 2 -> 4']
+    """
+
+    number: int
+    turn: int
+    tool: str
+    arguments: Any = field(repr=False)
+    state: CallState
+    by: Actor
+    user: str | None
+    decided_by: str | None
+    reason: str | None
+    undoes: int | None
+    at: datetime
+    seconds: float | None
+    changes: Sequence[PlannedRow] = ()
+
+
+class BoundToolset:
+    """A toolset that opens a session for each call; made by `Toolset.bind`.
+
+    Attributes:
+        toolset: the toolset.
+        tool: adds a function of the application to the tools; see `Toolset.tool`.
+        sessions: makes the sessions.
+        registry: opens the conversations.
+        is_async: whether the sessions are asynchronous.
+        journal: what is kept of calls; `None` if only those are that wait for a person.
+        connections: how many calls can have a connection at a time; `None` if not known.
+
+    Example:
+        >>> desk = toolset.bind(sessions, registry=registry)
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["text"]})
+        >>> answer.value["rows"]
+        [{'id': 'line_1', 'text': '4 tomatoes'}, {'id': 'line_2', 'text': '1 onion'}]
+    """
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        sessions: Sessions,
+        registry: RefRegistry,
+        *,
+        by: Actor | None = "model",
+        journal: Journal | bool | None = None,
+    ) -> None:
+        self.is_async = makes_async_sessions(sessions)
+        if not isinstance(registry, RefRegistry):
+            raise SetupError(
+                f"a toolset was bound to the registry {type(registry).__name__}",
+                "give the application's RefRegistry: toolset.bind(sessions, registry=registry)",
+            )
+        self.toolset = toolset
+        self.tool = toolset.tool
+        self.registry = registry
+        self.connections = max_connections(getattr(sessions, "kw", {}).get("bind"))
+        self.sessions: Any = sessions
+        self.journal = Journal() if journal is True else journal or None
+        self._by = by
+        self._conversations = _ConversationCache(registry)
+        self._threads = _Locks(threading.Lock)
+        self._tasks = _Locks(asyncio.Lock)
+        self._serial_until = 0.0
+        self._parallel = _Counter()
+
+    @property
+    def aio(self) -> AsyncDesk:
+        """The methods for people as coroutines, as in `await desk.aio.approve(...)`."""
+        return AsyncDesk(self, is_async=self.is_async)
+
+    def call(
+        self,
+        conversation: str,
+        owner: Any = None,
+        tool: str = "",
+        arguments: Any = None,
+        *,
+        begin_turn: bool = False,
+        user: Any = None,
+        call_id: str | None = None,
+    ) -> ToolAnswer:
+        """Call a tool in a session of its own, and return the answer.
+
+        A call that PostgreSQL rolled back because of another transaction (SQLSTATE 40001, 40P01)
+        is repeated once. One for which the registry got no answer in time (`RegistryBusyError`) is
+        repeated until it was the only one: calls with open transactions may hold all connections
+        of a pooler. Calls run one after another for a minute from then on.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: the owner, as `Ownership.of` takes it; `None` if the toolset has no `Ownership`.
+            tool: the name of the tool.
+            arguments: JSON values, or JSON text; `None` or `""` for no arguments.
+            begin_turn: whether the call is a turn of its own. Turns of users begin by
+                `Conversation.begin_turn`; a server whose clients have none numbers calls so.
+            user: who acts, beside the tenant that owns the rows: hooks read it as `write.user`,
+                triggers and policies as `nullif(current_setting('alfred.user', true), '')`; it is
+                in the history as text.
+            call_id: the framework's id of the call. A write that waits for a person, or is in the
+                history, is found by it: a call that is repeated returns the same answer and does
+                nothing.
+
+        Raises:
+            SetupError: the sessions are asynchronous, or an owner is missing or not expected.
+        """
+        if self.is_async:
+            raise SetupError(
+                "call() was used on a toolset that is bound to asynchronous sessions",
+                "await call_async()",
+            )
+        given = self._session_arguments(conversation, owner, user)
+        request = self._request(tool, arguments, user, call_id)
+
+        with self._write_lock(self._threads, tool, conversation, owner):
+            if begin_turn:
+                given["conversation"].begin_turn()
+            for attempt in self._attempts(self._threads):
+                try:
+                    with attempt, self.sessions(**given) as session:
+                        return ToolAnswer(self.toolset.run(session, request, self.journal))
+                except (DBAPIError, RegistryBusyError) as error:
+                    if not self._is_repeatable(error, tool, attempt):
+                        raise
+        raise AssertionError("attempts do not end")
+
+    async def call_async(
+        self,
+        conversation: str,
+        owner: Any = None,
+        tool: str = "",
+        arguments: Any = None,
+        *,
+        begin_turn: bool = False,
+        user: Any = None,
+        call_id: str | None = None,
+    ) -> ToolAnswer:
+        """Call a tool without blocking the event loop.
+
+        Asynchronous sessions are awaited, and a call that is cancelled is rolled back. Other
+        sessions run in a thread: a call that is cancelled continues there and is committed.
+
+        Args:
+            conversation: as for `call`.
+            owner: as for `call`.
+            tool: as for `call`.
+            arguments: as for `call`.
+            begin_turn: as for `call`.
+            user: as for `call`.
+            call_id: as for `call`.
+
+        Raises:
+            SetupError: an owner is missing or not expected.
+        """
+        order = self._write_lock(
+            self._tasks, tool, conversation, owner, asyncio.get_running_loop()
+        )
+        async with order:
+            if not self.is_async:
+                return await asyncio.to_thread(
+                    self.call,
+                    *(conversation, owner, tool, arguments),
+                    begin_turn=begin_turn,
+                    user=user,
+                    call_id=call_id,
+                )
+            given = self._session_arguments(conversation, owner, user)
+            request = self._request(tool, arguments, user, call_id)
+            if begin_turn:
+                await given["conversation"].aio.begin_turn()
+
+            for attempt in self._attempts(self._tasks, asyncio.get_running_loop()):
+                try:
+                    async with attempt, self.sessions(**given) as session:
+                        answer: Answer = await session.run_sync(
+                            lambda _, sync=session.sync_session: self.toolset.run(
+                                sync, request, self.journal
+                            )
+                        )
+                        return ToolAnswer(answer)
+                except (DBAPIError, RegistryBusyError) as error:
+                    if not self._is_repeatable(error, tool, attempt):
+                        raise
+        raise AssertionError("attempts do not end")
+
+    # For people
+
+    def plan(
+        self,
+        conversation: str,
+        owner: Any = None,
+        tool: str = "",
+        arguments: Any = None,
+        *,
+        user: Any = None,
+    ) -> Plan:
+        """Return what a call would do: it is executed, and rolled back.
+
+        No ref is minted, and nothing is recorded. Hooks run, with `write.planned` true, so that
+        they send nothing; a number of a sequence may be spent, and the rows are locked meanwhile.
+
+        Args:
+            conversation: as for `call`.
+            owner: as for `call`.
+            tool: as for `call`.
+            arguments: as for `call`.
+            user: as for `call`.
+
+        Returns:
+            the plan; one with a `refusal` if the call would be refused.
+
+        Raises:
+            SetupError: as for `call`.
+        """
+        given = self._session_arguments(conversation, owner, user)
+        given["by"] = None
+        with self._session(given) as session:
+            return self.toolset.plan(session, self._request(tool, arguments, user, None))
+
+    def approvals(
+        self, conversation: str | None = None, owner: Any = None, *, limit: int | None = None
+    ) -> list[Approval]:
+        """Return the calls that wait for a person, the oldest first.
+
+        Args:
+            conversation: only those of one; `None` for those of all conversations of the owner,
+                or, without owner, of all owners: that is for operators.
+            owner: as for `call`.
+            limit: the largest number to return; `None` for all.
+        """
+        if conversation is not None:
+            chat = self.conversation(conversation, owner)
+            entries = chat.calls.select(states=["waiting"])
+            return [_approval(chat.id, chat.owner, each) for each in entries][:limit]
+        ownership = self.toolset.ownership
+        of = ... if owner is None or ownership is None else str(ownership.of(owner).value)
+        return [_approval(*each) for each in self.registry.waiting_calls(owner=of, limit=limit)]
+
+    def approve(
+        self,
+        conversation: str,
+        owner: Any = None,
+        call: int = 0,
+        *,
+        by: str,
+        plan: str | None = None,
+    ) -> ToolAnswer:
+        """Execute a call that waits for a person, if it does what its plan says.
+
+        It is decided once, in any process: who approves it again, or at the same moment, gets the
+        same answer. If the rows have changed so that the call would do something else, nothing is
+        done, the answer has the code `plan_changed`, and the call waits with its new plan.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            call: its number.
+            by: who approves it, as text.
+            plan: the `token` of the plan that the person has seen. Without it, the plan is the one
+                that is stored, which may be newer.
+
+        Returns:
+            the answer for the model.
+
+        Raises:
+            SetupError: as for `call`, or `by` is empty.
+        """
+        _check_person(by)
+        chat = self.conversation(conversation, owner)
+        entry = chat.calls.get(call)
+        if entry is None or entry.state != "waiting":
+            return ToolAnswer(answer_of(entry))
+        if plan is not None and plan != entry.token:
+            stored = Plan.model_validate(entry.plan)
+            return ToolAnswer(plan_changed(stored.summary, call).to_json())
+        given = self._session_arguments(conversation, owner, entry.user)
+        approver = Approver(entry, by, self.journal)
+        with self._session(given) as session:
+            answer = self.toolset.supervise(session, approver.request, approver)
+            seen = approver.plan
+            if answer.get("error", {}).get("code") == "plan_changed" and seen is not None:
+                stored_plan = seen.model_dump(mode="json")
+                chat.calls.update(call, "waiting", plan=stored_plan, token=seen.token)
+            elif "error" in answer:  # somebody else may have been first
+                entry = chat.calls.get(call)
+                if entry is None or entry.state != "waiting":
+                    return ToolAnswer(answer_of(entry))
+            approver.settle(chat)
+        return ToolAnswer(answer)
+
+    def reject(
+        self,
+        conversation: str,
+        owner: Any = None,
+        call: int = 0,
+        *,
+        by: str,
+        reason: str | None = None,
+    ) -> ToolAnswer:
+        """Refuse a call that waits for a person, and return the answer for the model.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            call: its number.
+            by: who rejects it, as text.
+            reason: why, for the model; keys in it are replaced.
+
+        Raises:
+            SetupError: as for `call`, or `by` is empty.
+        """
+        _check_person(by)
+        chat = self.conversation(conversation, owner)
+        clean = None if reason is None else str(chat.scrub(reason))
+        entry = chat.calls.update(
+            call, "waiting", state="rejected", decided_by=by, reason=clean
+        ) or chat.calls.get(call)
+        return ToolAnswer(answer_of(entry))
+
+    def history(
+        self,
+        conversation: str,
+        owner: Any = None,
+        *,
+        turn: int | None = None,
+        ref: str | None = None,
+        limit: int = 100,
+    ) -> list[CallRecord]:
+        """Return the last calls of a conversation that are kept, the oldest first.
+
+        Those are the writes of a toolset that is bound with a `journal`, and the calls that wait
+        or have waited for a person.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            turn: only those of one turn.
+            ref: only those that have changed this row.
+            limit: the largest number to return.
+        """
+        chat = self.conversation(conversation, owner)
+        entries = chat.calls.select(turn=turn, ref=ref, limit=limit)
+        changes = chat.calls.changes([each.number for each in entries])
+        rows = planned_rows(changes, self.toolset.tables, chat)
+        return [_record(each, rows.get(each.number, ())) for each in entries]
+
+    def changes(
+        self,
+        conversation: str,
+        owner: Any = None,
+        *,
+        turn: int | None = None,
+        ref: str | None = None,
+        limit: int = 100,
+    ) -> list[PlannedRow]:
+        """Return what the last calls have done to rows; see `history`."""
+        records = self.history(conversation, owner, turn=turn, ref=ref, limit=limit)
+        return [
+            row for record in records for row in record.changes if ref is None or row.ref == ref
+        ]
+
+    def undo(
+        self,
+        conversation: str,
+        owner: Any = None,
+        *,
+        by: str,
+        call: int | None = None,
+        turn: int | None = None,
+        plan: str | None = None,
+        only_plan: bool = False,
+    ) -> Plan:
+        """Undo what a call, or all calls of a turn, have done; that is a call, too.
+
+        Rows that were deleted come back with their keys, so that their refs work again. If a later
+        change would be lost, or a row cannot come back, nothing is undone. To undo an undo is to
+        do it again.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            by: who undoes it, as text.
+            call: the number of the call.
+            turn: the number of the turn, in place of a call.
+            plan: the `token` of a plan: exactly that is done, or nothing.
+            only_plan: whether it is only planned, and rolled back.
+
+        Returns:
+            what was done; with a `refusal` of the code `undo_conflict` if nothing was.
+
+        Raises:
+            SetupError: as for `call`, or neither or both of `call` and `turn` are given.
+        """
+        _check_person(by)
+        if (call is None) is (turn is None):
+            raise SetupError("undo() was not told what to undo", "give call= or turn=")
+        given = self._session_arguments(conversation, owner, by)
+        given["by"] = None if only_plan else "user"
+        chat = given["conversation"]
+        numbers = None if call is None else [call]
+        entries = [
+            each for each in chat.calls.select(numbers=numbers, turn=turn) if each.state == "done"
+        ]
+        asked = {"call": call} if turn is None else {"turn": turn}
+        if not entries:
+            said = " ".join(f"{name} {number}" for name, number in asked.items())
+            return Plan(tool="undo", refusal=_nothing_to_undo(said))
+        request = Request("undo", asked, "user", by, undoes=entries[-1].number)
+        changes = chat.calls.changes([each.number for each in entries])
+        undoer = Undoer(request, self.journal or Journal(), plan, changes, only_plan=only_plan)
+        with self._session(given) as session:
+            try:
+                return self.toolset.undo(session, undoer)
+            except ToolError as error:
+                return Plan(tool="undo", refusal=error.to_json()["error"])
+
+    @contextmanager
+    def _session(self, given: dict[str, Any]) -> Iterator[RefSession]:
+        """Open a session for blocking code, in a greenlet if it is asynchronous."""
+        if not self.is_async:
+            with self.sessions(**given) as session:
+                yield session
+            return
+        if not in_greenlet():
+            raise SetupError(
+                "a method for people was called on a toolset with asynchronous sessions",
+                "await the same method of desk.aio",
+            )
+        sync: RefSession = self.sessions(**given).sync_session
+        with sync:
+            yield sync
+
+    def _request(self, tool: str, arguments: Any, user: Any, call_id: str | None) -> Request:
+        actor = self._by or "model"
+        return Request(tool, arguments, actor, None if user is None else str(user), call_id)
+
+    def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
+        """Return the definitions of the tools; see `Toolset.schemas`."""
+        return self.toolset.schemas(form, describe=describe)
+
+    def describe(self, tables: Iterable[str] | None = None) -> str:
+        """Return a description of tables; see `Toolset.describe`."""
+        return self.toolset.describe(tables)
+
+    def reads(self, tool: str) -> bool:
+        """Return whether a tool changes nothing."""
+        return self.toolset.reads(tool)
+
+    def conversation(self, conversation: str, owner: Any = None) -> Conversation:
+        """Open a conversation for its owner.
+
+        Args:
+            conversation: its id.
+            owner: as for `call`.
+
+        Raises:
+            SetupError: an owner is missing, or not expected.
+        """
+        opened: Conversation = self._session_arguments(conversation, owner)["conversation"]
+        opened.desk = self
+        return opened
+
+    def context(self, conversation: str, owner: Any = None, **options: Any) -> Context:
+        """Return the `Context` of a conversation, whose prompts read rows in sessions like these.
+
+        Args:
+            conversation: its id.
+            owner: as for `call`.
+            options: of `Context`, such as `window` and `templates`.
+
+        Raises:
+            SetupError: an owner is missing, or not expected.
+        """
+        from alfred_refs.context import Context  # noqa: PLC0415  # it is built on the tools
+
+        chat = self.conversation(conversation, owner)
+        return Context(chat, **options)
+
+    def cover(self, conversation: str, owner: Any, value: Any) -> Any:
+        """Return a value from another source with refs in place of keys; see `Conversation.scrub`.
+
+        desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows become refs
+        """
+        chat = self.conversation(conversation, owner)
+        return chat.scrub(value, entities=self.toolset.tables.shown)
+
+    async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
+        """Do what `cover` does without blocking the event loop."""
+        chat = self.conversation(conversation, owner)
+        return await chat.aio.scrub(value, entities=self.toolset.tables.shown)
+
+    def _session_arguments(
+        self, conversation: str, owner: Any, user: Any = None
+    ) -> dict[str, Any]:
+        """Return the arguments of the sessionmaker."""
+        ownership = self.toolset.ownership
+        if (owner is None) is not (ownership is None):
+            raise SetupError(
+                f"an owner {'is missing' if owner is None else 'was given'} in a call of tools "
+                f"that have {'no' if ownership is None else 'an'} Ownership",
+                "give Toolset(..., owner=Ownership(...)) and the owner with each call, or neither",
+            )
+        whose = None if ownership is None else ownership.of(owner)
+        owner_id = None if whose is None else str(whose.value)
+        chat = self._conversations.conversation(conversation, owner_id)
+        given = {"conversation": chat, "owner": whose, "by": self._by}
+        return given if user is None else {**given, "info": {"user": user}}
+
+    def _write_lock(self, locks: _Locks[Any], tool: str, *of: Hashable) -> Any:
+        """Return a context manager that waits for earlier writes of the same conversation."""
+        return _NoLock() if self.reads(tool) else locks.of(of)
+
+    def _attempts(self, locks: _Locks[Any], *of: Hashable) -> Iterator[_Attempt]:
+        """Yield attempts at a call: they wait for all others if calls have blocked each other."""
+        for number in count(1):
+            is_serial = monotonic() < self._serial_until
+            yield _Attempt(number, self._parallel, locks.of(of) if is_serial else None)
+
+    def _is_repeatable(
+        self, error: DBAPIError | RegistryBusyError, tool: str, attempt: _Attempt
+    ) -> bool:
+        """Return whether a call that failed has changed nothing, and may succeed now."""
+        if isinstance(error, DBAPIError):
+            state = driver_error_fields(error)["sqlstate"]
+            return state in _ROLLED_BACK and attempt.number == 1
+        if error.seconds is None or attempt.was_alone:
+            return False
+        if monotonic() >= self._serial_until:
+            _log.warning("calls run one after another for a while: %s", error)
+        self._serial_until = monotonic() + _SERIAL_SECONDS
+        # the answer of an application's own tool is made after its transaction
+        return tool in TOOLS or self.reads(tool)
+
+
+class AsyncDesk(AsyncFacade[BoundToolset]):
+    """The methods of a `BoundToolset` for people, as coroutines."""
+
+    plan = async_method(BoundToolset.plan)
+    approvals = async_method(BoundToolset.approvals)
+    approve = async_method(BoundToolset.approve)
+    reject = async_method(BoundToolset.reject)
+    history = async_method(BoundToolset.history)
+    changes = async_method(BoundToolset.changes)
+    undo = async_method(BoundToolset.undo)
+
+
+def _check_person(by: str) -> None:
+    if not by:
+        raise SetupError("nobody was named who decides", "give by=, such as the user's id")
+
+
+def _nothing_to_undo(asked: str) -> dict[str, Any]:
+    message = f"{asked} has changed nothing that is in the history; look at history()"
+    return {"code": "undo_conflict", "message": message, "conflicts": []}
+
+
+def _approval(conversation: str, owner: str | None, entry: CallEntry) -> Approval:
+    return Approval(
+        conversation,
+        owner,
+        entry.number,
+        entry.tool,
+        entry.arguments,
+        Plan.model_validate(entry.plan),
+        entry.user,
+        entry.call_id,
+        entry.asked_at,
+        entry.expires_at,
+    )
+
+
+def _record(entry: CallEntry, rows: Sequence[PlannedRow]) -> CallRecord:
+    return CallRecord(
+        entry.number,
+        entry.turn,
+        entry.tool,
+        entry.arguments,
+        entry.state,
+        entry.actor,
+        entry.user,
+        entry.decided_by,
+        entry.reason,
+        entry.undoes,
+        entry.asked_at,
+        entry.seconds,
+        rows,
+    )
+
+
+def makes_async_sessions(sessions: Any) -> bool:
+    """Return whether a session factory makes asynchronous sessions.
+
+    Raises:
+        SetupError: it does not make a `RefSession` for each call.
+    """
+    if isinstance(sessions, scoped_session):
+        raise SetupError(
+            "a scoped_session was given to make sessions, which calls of one thread would share",
+            "give what it makes sessions with: scoped.session_factory",
+        )
+    if isinstance(sessions, Session) or hasattr(sessions, "sync_session"):
+        raise SetupError(
+            f"a {type(sessions).__name__} was given to make sessions, and each call needs its own",
+            "give what makes sessions: sessionmaker(engine, class_=RefSession)",
+        )
+    made = getattr(sessions, "class_", None)
+    if isinstance(made, type):
+        if issubclass(made, RefSession):
+            return False
+        if issubclass(getattr(made, "sync_session_class", type), RefSession):
+            return True
+    raise SetupError(
+        f"{type(sessions).__name__} was given to make sessions, and makes no RefSession",
+        "give sessionmaker(engine, class_=RefSession) or "
+        "async_sessionmaker(engine, class_=AsyncRefSession)",
+    )
+
+
+class _NoLock(AbstractContextManager["_NoLock"]):
+    """A context manager that does nothing, in threads and in tasks."""
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+class _Counter:
+    """A number that threads change."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._guard = threading.Lock()
+
+    def add(self, number: int) -> None:
+        """Add a number."""
+        with self._guard:
+            self.value += number
+
+
+class _Attempt:
+    """A context manager round one attempt at a call, in threads and in tasks.
+
+    Attributes:
+        number: of the attempt at the same call, from 1.
+        was_alone: whether no other call of this process was running when it began.
+    """
+
+    def __init__(self, number: int, parallel: _Counter, lock: Any) -> None:
+        self.number = number
+        self.was_alone = False
+        self._parallel = parallel
+        self._lock = lock  # None for a call that waits for no other
+
+    def _begin(self) -> None:
+        if self._lock is None:
+            self._parallel.add(1)
+        else:
+            self.was_alone = self._parallel.value == 0
+
+    def __enter__(self) -> None:
+        if self._lock is not None:
+            self._lock.acquire()
+        self._begin()
+
+    async def __aenter__(self) -> None:
+        if self._lock is not None:
+            await self._lock.acquire()
+        self._begin()
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is None:
+            self._parallel.add(-1)
+        else:
+            self._lock.release()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+
+class _Locks(Generic[_Lock]):
+    """A lock for each conversation, kept while a caller holds it or waits for it."""
+
+    def __init__(self, make: Callable[[], _Lock]) -> None:
+        self._make = make
+        self._locks: WeakValueDictionary[Hashable, _Lock] = WeakValueDictionary()
+        self._guard = threading.Lock()
+
+    def of(self, key: Hashable) -> _Lock:
+        """Return the lock of a conversation."""
+        with self._guard:
+            return self._locks.setdefault(key, self._make())
+
+
+class _ConversationCache:
+    """Recently used conversations, kept open so that their cached refs are not looked up again."""
+
+    def __init__(self, registry: RefRegistry) -> None:
+        self._registry = registry
+        self._entries: OrderedDict[tuple[str, str | None], tuple[float, Conversation]] = (
+            OrderedDict()
+        )
+        self._guard = threading.Lock()
+
+    def conversation(self, id_: str, owner: str | None) -> Conversation:
+        """Open a conversation, which shares the cached refs of others with its id."""
+        opened = self._registry.conversation(id_, owner=owner)
+        now = monotonic()
+        with self._guard:
+            self._entries[id_, owner] = now, opened
+            self._entries.move_to_end((id_, owner))
+            for key, (used, _) in list(self._entries.items()):
+                if len(self._entries) <= _CACHE_SIZE and now - used <= _CACHE_SECONDS:
+                    break
+                del self._entries[key]
+        return opened

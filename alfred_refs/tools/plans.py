@@ -1,0 +1,521 @@
+"""`Plan`: what a call does, in names, for a person.
+
+A plan is made of the recorded effect of a call (`effects`), which is executed and rolled back:
+
+>>> plan = desk.plan("chat-7", None, "db_delete", {
+...     "table": "recipes",
+...     "filters": [{"field": "id", "op": "=", "value": "recipe_1"}],
+...     "expect": "Soup",
+... })
+>>> print(plan.text)
+Delete 1 recipe. With it: 2 lines deleted.
+- recipe "Soup" (recipe_1)
+With it:
+- line (line_1): deleted
+- line (line_2): deleted
+
+Its `token` is a digest of the effect: two plans have the same one if they do the same to the same
+rows. What the database decides anew each time is left out: keys of new rows, default values that
+are computed, and times of the moment.
+
+Limits: columns that the model does not see are counted, and rows of tables that it does not use
+are counted by table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Column, DateTime, Enum, String, Table
+from sqlalchemy.engine import Dialect
+
+from alfred_refs import sqla
+from alfred_refs.conversation import Conversation, SessionConversation
+from alfred_refs.mapping import EntityKey, Key, KeyColumn, undecorated_type
+from alfred_refs.tools.effects import Image, RowChange, images_of
+from alfred_refs.tools.exact import is_text_needed, read_exact
+from alfred_refs.tools.serialization import as_shown, replace_keys
+from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
+
+Action = Literal["created", "updated", "deleted"]
+
+_ACTIONS: Final[tuple[Action, ...]] = ("created", "updated", "deleted")
+_VERBS: Final[Mapping[str, Action]] = {
+    "db_create": "created",
+    "db_update": "updated",
+    "db_delete": "deleted",
+}
+_WORDS: Final[Mapping[Action, str]] = {
+    "created": "Create",
+    "updated": "Change",
+    "deleted": "Delete",
+}
+_MOST_ROWS: Final = 10  # of a group in the text of a plan
+_MOST_TEXT: Final = 200  # characters of a value there
+_MOMENT: Final = 60.0  # seconds: a time so near is the time of the call
+
+
+class PlannedRow(BaseModel):
+    """One row that a call changes.
+
+    Attributes:
+        ref: its ref; `new_recipe_1` for a row that the call creates; `None` if it has none.
+        entity: what it is.
+        label: what people call it.
+        action: what is done to it.
+        fields: for a new row its values, for a changed one the values before and after.
+        hidden: how many columns change that the model does not see.
+        is_named: whether the call asks for it; otherwise it goes along.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    ref: str | None
+    entity: str
+    label: str | None = None
+    action: Action
+    fields: dict[str, Any] = Field(default_factory=dict)
+    hidden: int = 0
+    is_named: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its entity, label and ref, as a person reads them."""
+        label = "" if self.label is None else f' "{self.label}"'
+        ref = "" if self.ref is None else f" ({self.ref})"
+        return f"{_words(self.entity)}{label}{ref}"
+
+    @property
+    def line(self) -> str:
+        """What is done to it, in one line."""
+        said = [f"{name}: {_field(value, self.action)}" for name, value in self.fields.items()]
+        said += [f"{_count(self.hidden, 'field')} not shown"] if self.hidden else []
+        before = "" if self.is_named and self.action == "deleted" else f": {self.action}"
+        before = "" if self.is_named and said else before
+        return f"- {self.name}{before}{': ' if said else ''}{'; '.join(said)}"
+
+
+class Plan(BaseModel):
+    """What a call does, or would do.
+
+    Attributes:
+        tool: its name.
+        table: which rows it is about, if it is about one table.
+        rows: the rows, those that the call asks for first.
+        others: how many rows of tables that the model does not use are changed, by action.
+        notes: of the application's hooks.
+        lasting: what an undo cannot take back, in words.
+        token: a digest of the effect.
+        refusal: the error that the model gets in place of an answer; nothing is done then.
+
+    Example:
+        >>> asked = {"table": "recipes", "data": {"name": "Curry"}}
+        >>> plan = desk.plan("chat-7", None, "db_create", asked)
+        >>> plan.rows[0].ref, plan.rows[0].fields
+        ('new_recipe_1', {'name': 'Curry'})
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tool: str
+    table: str | None = None
+    rows: list[PlannedRow] = Field(default_factory=list)
+    others: dict[Action, int] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+    lasting: list[str] = Field(default_factory=list)
+    token: str = ""
+    refusal: dict[str, Any] | None = None
+
+    @property
+    def summary(self) -> str:
+        """The first line: what is done to how many rows."""
+        if self.refusal is not None:
+            return f"Refused: {self.refusal.get('message', '')}"
+        if not self.rows and not self.others:
+            return "Change nothing."
+        named = [row for row in self.rows if row.is_named]
+        main = [
+            f"{_WORDS[action]} {_counts(row.entity for row in named if row.action == action)}"
+            for action in _ACTIONS
+            if any(row.action == action for row in named)
+        ]
+        along = [
+            f"{_counts(row.entity for row in self.rows if not row.is_named and row.action == a)} "
+            f"{a}"
+            for a in _ACTIONS
+            if any(not row.is_named and row.action == a for row in self.rows)
+        ]
+        along += [f"{_count(n, 'row')} of other tables {a}" for a, n in self.others.items()]
+        text = ", ".join([main[0], *(each.lower() for each in main[1:])]) if main else "Change"
+        return f"{text}." + (f" With it: {', '.join(along)}." if along else "")
+
+    @property
+    def text(self) -> str:
+        """The plan for a person: the counts, then each row by name."""
+        lines = [self.summary]
+        for rows, title in (
+            ([row for row in self.rows if row.is_named], None),
+            ([row for row in self.rows if not row.is_named], "With it:"),
+        ):
+            lines += [title] if rows and title else []
+            lines += [row.line for row in rows[:_MOST_ROWS]]
+            lines += [f"- and {len(rows) - _MOST_ROWS} more"] if len(rows) > _MOST_ROWS else []
+        lines += [f"Note: {note}" for note in self.notes]
+        lines += [f"Cannot be undone: {each}" for each in self.lasting]
+        return "\n".join(lines)
+
+    def touches(self, entity: str, action: Action) -> bool:
+        """Return whether rows of an entity are created, updated or deleted."""
+        return any(row.entity == entity and row.action == action for row in self.rows)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _counts(entities: Iterable[str]) -> str:
+    return ", ".join(_count(n, _words(entity)) for entity, n in Counter(entities).items())
+
+
+def _field(value: Any, action: Action) -> str:
+    if action == "updated" and isinstance(value, dict):
+        return f"{_value(value.get('before'))} -> {_value(value.get('after'))}"
+    return _value(value)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
+
+
+# What was recorded, in names
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One recorded change with the names that it has for people.
+
+    Attributes:
+        change: of the row.
+        table: as the model knows it; `None` for tables that it does not use.
+        pair: the entity and key of the row; `None` if it has no ref.
+        ref: its ref, if it has one by now.
+        label: what people call it.
+    """
+
+    change: RowChange
+    table: ToolTable | None
+    pair: EntityKey | None
+    ref: str | None
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Namer:
+    """Gives recorded changes the names that they have for people.
+
+    Attributes:
+        tables: what the model may use.
+        conversation: has the refs and labels.
+        dialect: of the database.
+        columns: the attributes of each table that a person is shown.
+    """
+
+    tables: ToolTables
+    conversation: Conversation | SessionConversation
+    dialect: Dialect
+    refs: dict[EntityKey, str] = field(default_factory=dict)
+    labels: dict[str, str | None] = field(default_factory=dict)
+
+    def name(self, changes: Sequence[RowChange]) -> list[Named]:
+        """Return changes with their names: at most two round trips, to the registry."""
+        known = [(change, *self._row_of(change)) for change in changes]
+        pairs = [pair for _, _, pair in known if pair is not None]
+        pairs += [pair for change, table, _ in known for pair in self._referred(change, table)]
+        missing = [pair for pair in dict.fromkeys(pairs) if pair not in self.refs]
+        self.refs.update(self.conversation.refs_of_pairs(missing) if missing else {})
+        shown = [ref for ref in dict.fromkeys(self.refs.values()) if ref not in self.labels]
+        self.labels.update(self.conversation.labels_of(shown) if shown else {})
+        named = []
+        for change, table, pair in known:
+            ref = None if pair is None else self.refs.get(pair)
+            label = self._label(change, table) or self.labels.get(ref or "")
+            named.append(Named(change, table, pair, ref, label))
+        return named
+
+    def _row_of(self, change: RowChange) -> tuple[ToolTable | None, EntityKey | None]:
+        table = self.tables.of_table(change.table)
+        if table is None or table.ends:
+            return table, None
+        columns = [*change.table.primary_key]
+        if len(columns) != len(table.identity) or len(columns) != len(change.identity):
+            return table, None
+        return table, (table.entity, table.keys.key_of(change.identity))
+
+    def _label(self, change: RowChange, table: ToolTable | None) -> str | None:
+        label = None if table is None else table.keys.label
+        if label is None or label.attribute is None or table is None:
+            return None
+        image = change.after or change.before or {}
+        names = attributes_of(change.table)
+        return label.of({names[name]: value for name, value in image.items() if name in names})
+
+    def _referred(self, change: RowChange, table: ToolTable | None) -> Iterator[EntityKey]:
+        """Yield the rows that a row refers to, before and after."""
+        for name, attribute in attributes_of(change.table).items():
+            column = None if table is None else table.columns.get(attribute)
+            for image in (change.before, change.after):
+                text = None if image is None else image.get(name)
+                if column is not None and text is not None:
+                    pair = _referred_pair(column, text)
+                    yield from [] if pair is None else [pair]
+
+    def fields(self, named: Named) -> tuple[dict[str, Any], int]:
+        """Return what a person is shown of a change, and how many columns are not shown.
+
+        Of a row that is deleted that is nothing but its name, unless it has none.
+        """
+        change, table, shown, hidden = named.change, named.table, dict[str, Any](), 0
+        after = change.after or {}
+        is_link = table is not None and bool(table.ends)
+        if is_link:
+            after = change.after or change.before or {}
+        names: Collection[str] = [*change.changed] if change.action == "updated" else [*after]
+        attributes = attributes_of(change.table)
+        for name in names:
+            column = None if table is None else table.columns.get(attributes.get(name, ""))
+            if column is None:
+                hidden += change.action == "updated"
+            elif change.action == "updated":
+                before = self.shown(column, change, name, (change.before or {})[name])
+                value = self.shown(column, change, name, after[name])
+                shown[column.name] = {"before": before, "after": value}
+            elif after[name] is not None and (is_link or not column.own):
+                shown[column.name] = self.shown(column, change, name, after[name])
+        return shown, hidden
+
+    def shown(self, column: ToolColumn, change: RowChange, name: str, text: str | None) -> Any:
+        """Return a stored value as a person is shown it."""
+        if text is None:
+            return None
+        if column.key is not None:
+            pair = _referred_pair(column, text)
+            ref = None if pair is None else self.refs.get(pair)
+            if ref is None:
+                return "a row without ref"
+            label = self.labels.get(ref)
+            return ref if label is None else f'"{label}" ({ref})'
+        try:
+            return as_shown(self._value(column, change.table.columns[name], text))
+        except (ValueError, TypeError, LookupError, ArithmeticError):
+            return text
+
+    def _value(self, column: ToolColumn, stored: Column[Any], text: str) -> Any:
+        family = column.values.family
+        if family == "json":
+            return column.document(json.loads(text))
+        if family == "boolean":
+            return text in ("true", "t", "1")
+        if family == "number":
+            return int(text) if re.fullmatch(r"-?\d+", text) else text
+        if is_text_needed(stored.type):
+            value = read_exact(stored.type, text)
+            return value if isinstance(value, str) else column.show(value)
+        if isinstance(undecorated_type(stored.type), String | Enum):
+            process = stored.type.result_processor(self.dialect, None)
+            return column.show(process(text) if process else text)
+        return text
+
+
+def attributes_of(table: Table) -> Mapping[str, str]:
+    """Return the names of a table's attributes, by the name of the column."""
+    mapper = sqla.mapper_of_table(table)
+    if mapper is None:
+        return {column.name: column.key for column in table.columns}
+    names = sqla.attributes_of(mapper, table.columns)
+    return {column.name: name for column, name in names.items()}
+
+
+def _referred_pair(column: ToolColumn, text: str) -> EntityKey | None:
+    """Return the row that a key column's stored value names."""
+    key = column.key
+    if key is None or key.array or key.alternate is not None:
+        return None
+    try:
+        return key.entity, _key(key, text)
+    except ValueError:
+        return None
+
+
+def _key(column: KeyColumn, text: str) -> Key:
+    if column.key_type == "uuid":
+        return uuid.UUID(text)
+    return int(text) if column.key_type == "integer" else text
+
+
+def make_plan(
+    tool: str,
+    table: ToolTable | None,
+    named: Sequence[Named],
+    namer: Namer,
+    *,
+    notes: Sequence[str] = (),
+    unseen: Iterable[str] = (),
+) -> Plan:
+    """Return the plan of a call, given its effect.
+
+    Args:
+        tool: the name of the tool.
+        table: which its arguments name.
+        named: what it does to rows.
+        namer: has given the names.
+        notes: of the application's hooks.
+        unseen: what may have changed rows that were not recorded.
+    """
+    asked = _VERBS.get(tool)
+    new = _new_refs(named)
+    namer.refs.update(new)
+    rows: dict[Any, PlannedRow] = {}
+    others: Counter[Action] = Counter()
+    for each in named:
+        if each.table is None:
+            others[each.change.action] += 1
+            continue
+        key = each.pair or (each.table.name, each.change.identity)
+        fields, hidden = namer.fields(each)
+        earlier = rows.get(key)  # a class may have several tables
+        rows[key] = PlannedRow(
+            ref=each.ref if each.pair is None else new.get(each.pair, each.ref),
+            entity=entity_of(each.table),
+            label=each.label or (None if earlier is None else earlier.label),
+            action=each.change.action,
+            fields=fields if earlier is None else {**earlier.fields, **fields},
+            hidden=hidden + (0 if earlier is None else earlier.hidden),
+            is_named=asked is None or (each.table is table and each.change.action == asked),
+        )
+    shown: dict[str, Any] = replace_keys(
+        {"rows": [row.model_dump() for row in rows.values()], "notes": list(notes)},
+        namer.conversation,
+        namer.tables.shown,
+    )
+    found = [PlannedRow.model_validate(row) for row in shown["rows"]]
+    return Plan(
+        tool=tool,
+        table=None if table is None else table.name,
+        rows=sorted(found, key=lambda row: not row.is_named),
+        others=dict(others),
+        notes=shown["notes"],
+        lasting=[*lasting_effects(each.change for each in named), *unseen],
+        token=token_of(each.change for each in named),
+    )
+
+
+def entity_of(table: ToolTable) -> str:
+    """Return what a person calls one row of a table."""
+    if not table.ends:
+        return table.entity
+    return f"{' '.join(end.table.entity for end in table.ends)} link"
+
+
+def _new_refs(named: Sequence[Named]) -> dict[EntityKey, str]:
+    """Return `new_recipe_1` and so on for rows that are created."""
+    numbers, refs = Counter[str](), dict[EntityKey, str]()
+    for each in named:
+        if each.ref is None and each.pair is not None and each.change.action == "created":
+            numbers[each.pair[0]] += 1
+            refs[each.pair] = f"new_{each.pair[0]}_{numbers[each.pair[0]]}"
+    return refs
+
+
+def lasting_effects(changes: Iterable[RowChange]) -> Iterator[str]:
+    """Yield what an undo cannot take back, in words."""
+    lost = Counter(
+        (change.table.name, name)
+        for change in changes
+        if change.action == "deleted"
+        for name in change.left_out
+    )
+    for (table, name), count in lost.items():
+        yield f"{name} of {_count(count, 'row')} in {table}"
+
+
+# The digest
+
+
+def token_of(changes: Iterable[RowChange]) -> str:
+    """Return a digest of an effect: equal for two executions that do the same to the same rows."""
+    changes = sorted(changes, key=lambda change: json.dumps(_said(change, {})))
+    numbers: Counter[Table] = Counter()
+    keys: dict[tuple[Table, str, str | None], str] = {}
+    for change in changes:
+        if change.action == "created" and len(change.key) == 1:
+            [(name, text)] = change.key.items()
+            numbers[change.table] += 1
+            keys[change.table, name, text] = f"new {numbers[change.table]}"
+    said = sorted(json.dumps(_said(change, keys)) for change in changes)
+    return sha256("\n".join(said).encode()).hexdigest()[:32]
+
+
+def _said(change: RowChange, keys: Mapping[tuple[Table, str, str | None], str]) -> list[Any]:
+    """Return what a digest says of a change: what is the same if it is done again."""
+    table, fixed = change.table, {*change.changed} if change.action == "updated" else None
+    targets = {
+        element.parent.name: (element.column.table, element.column.name)
+        for constraint in table.foreign_key_constraints
+        for element in constraint.elements
+    }
+    own = {column.name for column in images_of(table).key}
+
+    def values(image: Image | None) -> Image | None:
+        return image and {
+            name: keys.get((*targets.get(name, (table, name)), text), text)
+            for name, text in image.items()
+            if fixed is None or name in fixed
+        }
+
+    after = change.after and {
+        name: "now" if _is_now(table.columns[name], text) else text
+        for name, text in change.after.items()
+        if change.action != "created" or not (name in own or _is_computed(table.columns[name]))
+    }
+    key = None if change.action == "created" and table.primary_key else values(change.key)
+    return [table.fullname, change.action, key, values(change.before), values(after)]
+
+
+def _is_computed(column: Column[Any]) -> bool:
+    """Return whether a new row may get another value each time."""
+    if column.foreign_keys:
+        return False
+    given = column.default is not None and not column.default.is_scalar
+    return given or column.server_default is not None or column.computed is not None
+
+
+def _is_now(column: Column[Any], text: str | None) -> bool:
+    """Return whether a value is the time of the call."""
+    if text is None or not isinstance(undecorated_type(column.type), DateTime):
+        return False
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    if value.tzinfo is not None:
+        return abs(datetime.now(UTC) - value).total_seconds() < _MOMENT
+    # a column without time zone may have the local time
+    times = (datetime.now(UTC).replace(tzinfo=None), datetime.now())  # noqa: DTZ005
+    return any(abs(now - value).total_seconds() < _MOMENT for now in times)

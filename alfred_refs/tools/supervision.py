@@ -1,0 +1,464 @@
+"""What becomes of a write that has been executed: it is planned, held for a person, or journaled.
+
+A supervisor sees a call inside of its transaction, after the verb has run and before the commit:
+
+| supervisor | what it does |
+| --- | --- |
+| `Planner` | makes a plan of the effect, and has the call rolled back |
+| `Keeper` | stores the call and its changes in the transaction |
+| `Approver` | compares the effect with the plan that a person approved, and stores the answer |
+| `Undoer` | undoes the changes of other calls, and stores that |
+
+`Consent` says which calls need a person:
+
+>>> consent = Consent({Recipe: ["delete"]}, toolset.tables)
+>>> plan = desk.plan("chat-7", None, "db_create", {"table": "recipes", "data": {"name": "Curry"}})
+>>> consent.is_needed(plan)
+False
+
+If the registry's tables are in the database of the session, a call and its journal are one
+transaction. Otherwise the entry is stored as `doing` before the commit, and as `done` after it:
+one that stays `doing` is in doubt, and nothing repeats it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from time import monotonic
+from typing import Any, Final, Literal, cast
+
+from sqlalchemy import text
+from sqlalchemy.dialects.postgresql.base import PGDialect
+
+from alfred_refs import sqla
+from alfred_refs.conversation import Conversation, SessionConversation
+from alfred_refs.errors import SetupError
+from alfred_refs.store import Actor, CallEntry, CallValues, ChangeEntry, NewCall
+from alfred_refs.tools.arguments import DbDelete
+from alfred_refs.tools.call import Call, HeldBackError
+from alfred_refs.tools.effects import Recorder, RowChange
+from alfred_refs.tools.errors import call_in_doubt, call_rejected, plan_changed
+from alfred_refs.tools.plans import Named, Namer, Plan, PlannedRow, entity_of, make_plan
+from alfred_refs.tools.rules import Writing
+from alfred_refs.tools.serialization import replace_keys
+from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
+from alfred_refs.tools.undo import ChangedRow, Undo, fold
+
+Answer = dict[str, Any]
+
+ConsentRules = Mapping[type[Any], Iterable[Verb] | Literal["all"]] | Callable[[Plan], bool]
+"""By class the verbs that need a person; or a function of the plan."""
+
+_ACTIONS: Final[Mapping[str, str]] = {
+    "create": "created",
+    "update": "updated",
+    "delete": "deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """How long the history of calls is kept: see `BoundToolset.history`.
+
+    Attributes:
+        keep: how long the values before and after each change are kept, and with them the
+            possibility to undo it; `None` for ever. `RefRegistry.prune_history` deletes them.
+        without: attributes whose values are not kept. A row that is deleted with one cannot come
+            back.
+
+    Example:
+        >>> desk = toolset.bind(sessions, registry=registry, journal=Journal(keep=timedelta(30)))
+    """
+
+    keep: timedelta | None = None
+    without: Sequence[Any] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """Which calls need a person.
+
+    Attributes:
+        rules: by class the verbs, or a function of the plan.
+        tables: what a model may use.
+
+    Raises:
+        SetupError: a class is not among the models, or a verb does not exist.
+    """
+
+    rules: ConsentRules
+    tables: ToolTables
+
+    def __post_init__(self) -> None:
+        if callable(self.rules):
+            return
+        for model, verbs in self.rules.items():
+            if self.tables.of_model(model) is None:
+                raise SetupError(
+                    f"consent lists {model!r}, which is not among the models", "add it to models"
+                )
+            if verbs != "all" and (isinstance(verbs, str) or not {*verbs} <= _ACTIONS.keys()):
+                raise SetupError(
+                    f"consent gives {verbs!r} to {model.__qualname__!r}",
+                    "give a list of some of 'create', 'update', 'delete', or 'all'",
+                )
+
+    def is_needed(self, plan: Plan) -> bool:
+        """Return whether a person must approve a call with this plan."""
+        if callable(self.rules):
+            return self.rules(plan)
+        for model, verbs in self.rules.items():
+            entities = {
+                table.entity or table.name
+                for table in self.tables
+                if issubclass(table.model, model)
+            }
+            own = cast("ToolTable", self.tables.of_model(model))
+            entities.add(own.entity or own.name)
+            actions = {*_ACTIONS.values()} if verbs == "all" else {_ACTIONS[v] for v in verbs}
+            if any(row.entity in entities and row.action in actions for row in plan.rows):
+                return True
+        return False
+
+
+@dataclass(slots=True)
+class Request:
+    """A call as it was made.
+
+    Attributes:
+        tool: its name.
+        arguments: as they were given.
+        actor: on whose behalf: the model or the user.
+        user: who acts, as text.
+        call_id: the framework's id of the call.
+        undoes: the number of the call that it undoes.
+        began: when it began, by `time.monotonic()`.
+    """
+
+    tool: str
+    arguments: Any
+    actor: Actor = "model"
+    user: str | None = None
+    call_id: str | None = None
+    undoes: int | None = None
+    began: float = field(default_factory=monotonic)
+
+    def json_arguments(self) -> Any:
+        """Return the arguments as JSON values; text that is none stays text."""
+        if isinstance(self.arguments, str):
+            with suppress(ValueError):
+                return json.loads(self.arguments)
+        return self.arguments
+
+
+class _Supervisor:
+    """What all supervisors share.
+
+    Args:
+        request: the call.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.plan: Plan | None = None
+
+    def _make_plan(
+        self, call: Call, recorder: Recorder, answer: Answer
+    ) -> tuple[Plan, list[Named]]:
+        """Return the plan of a call that was executed, and its changes with their names."""
+        call.session.flush()  # what a hook has changed last
+        changes = recorder.changes()
+        namer = Namer(call.setting.tables, call.conversation, call.session.get_bind().dialect)
+        named = namer.name(changes)
+        table = _table_named(call.setting.tables, self.request.json_arguments())
+        notes = [str(each) for each in answer.get("notes", ())]
+        plan = make_plan(
+            self.request.tool, table, named, namer, notes=notes, unseen=recorder.unseen
+        )
+        return plan, named
+
+
+def _table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
+    name = arguments.get("table") if isinstance(arguments, Mapping) else None
+    return next((table for table in tables if table.name == name), None)
+
+
+class Planner(_Supervisor):
+    """Makes a plan of a call, and has it rolled back."""
+
+    def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
+        """See `Supervisor.finish`: constraints that are deferred are checked now."""
+        call.session.flush()
+        for connection in recorder.connections:
+            if connection.dialect.name == "postgresql":
+                with sqla.unconfined_lookup(call.session):
+                    connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+        self.plan, _ = self._make_plan(call, recorder, answer)
+        raise HeldBackError(answer)
+
+
+class Keeper(_Supervisor):
+    """Stores a call and its changes in the transaction of the call.
+
+    Args:
+        request: the call.
+        journal: what is kept; `None`: only the plan is compared.
+        token: of the plan that was judged; `None` if none was.
+    """
+
+    def __init__(self, request: Request, journal: Journal | None, token: str | None) -> None:
+        super().__init__(request)
+        self._journal = journal
+        self._token = token
+        self._doing: int | None = None
+
+    def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
+        """See `Supervisor.finish`."""
+        self.plan, named = self._make_plan(call, recorder, answer)
+        if self._token is not None and self.plan.token != self._token:
+            raise HeldBackError(plan_changed(self.plan.summary).to_json())
+        if self._journal is not None and (named or recorder.unseen):
+            self._doing = store_call(call, recorder, self._new(), self._entries(named))
+        return answer
+
+    def _new(self) -> NewCall:
+        request = self.request
+        return NewCall(
+            tool=request.tool,
+            arguments=request.json_arguments(),
+            state="done",
+            actor=request.actor,
+            user=request.user,
+            call_id=request.call_id,
+            undoes=request.undoes,
+            seconds=monotonic() - request.began,
+        )
+
+    def _entries(self, named: Sequence[Named]) -> list[ChangeEntry]:
+        without = () if self._journal is None else self._journal.without
+        return change_entries(named, without)
+
+    def settle(self, conversation: SessionConversation | Conversation) -> None:
+        """Note that the call was committed, where the registry is in another database."""
+        if self._doing is not None:
+            conversation.calls.update(self._doing, "doing", state="done")
+
+
+class Approver(_Supervisor):
+    """Executes a call that a person has approved, if it does what the plan says.
+
+    Args:
+        entry: the call that waits.
+        by: who has approved it.
+        journal: what is kept of its changes.
+    """
+
+    def __init__(self, entry: CallEntry, by: str, journal: Journal | None) -> None:
+        request = Request(entry.tool, entry.arguments, entry.actor, entry.user, entry.call_id)
+        super().__init__(request)
+        self._entry = entry
+        self._by = by
+        self._journal = journal
+        self._doing: CallValues | None = None
+
+    def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
+        """See `Supervisor.finish`: simultaneous approvals wait for each other here."""
+        self.plan, named = self._make_plan(call, recorder, answer)
+        calls, number = call.conversation.calls, self._entry.number
+        connection = calls.shared(recorder.connections)
+        waiting = calls.lock(number, connection)
+        if waiting is None or waiting.state != "waiting":
+            raise HeldBackError(answer_of(waiting))
+        if self.plan.token != waiting.token:
+            raise HeldBackError(plan_changed(self.plan.summary, number).to_json())
+        without = () if self._journal is None else self._journal.without
+        changes = change_entries(named, without) if self._journal is not None else []
+        values: CallValues = {
+            "state": "done",
+            "answer": answer,
+            "decided_by": self._by,
+            "seconds": monotonic() - self.request.began,
+        }
+        if connection is None:
+            self._doing, values = values, {"state": "doing", "decided_by": self._by}
+        if calls.update(number, "waiting", changes, connection, **values) is None:
+            raise HeldBackError(answer_of(calls.get(number)))
+        return answer
+
+    def settle(self, conversation: SessionConversation | Conversation) -> None:
+        """Note that the call was committed, where the registry is in another database."""
+        if self._doing is not None:
+            conversation.calls.update(self._entry.number, "doing", **self._doing)
+
+
+def store_call(
+    call: Call, recorder: Recorder, new: NewCall, changes: Sequence[ChangeEntry]
+) -> int | None:
+    """Store a call in its own transaction; return its number if that is another database's."""
+    calls = call.conversation.calls
+    connection = calls.shared(recorder.connections)
+    if connection is not None:
+        calls.add(new, changes, connection)
+        return None
+    return calls.add(replace(new, state="doing"), changes).number
+
+
+def change_entries(named: Sequence[Named], without: Sequence[Any] = ()) -> list[ChangeEntry]:
+    """Return changes as the registry keeps them."""
+    hidden = {column for each in without for column in each.property.columns}
+    return [
+        ChangeEntry(
+            call=0,
+            place=place,
+            table=each.change.table.fullname,
+            ref=each.ref,
+            label=each.label,
+            action=each.change.action,
+            key=each.change.key,
+            before=_kept(each.change, each.change.before, hidden),
+            after=_kept(each.change, each.change.after, hidden),
+        )
+        for place, each in enumerate(named, 1)
+    ]
+
+
+def _kept(
+    change: RowChange, image: Mapping[str, str | None] | None, without: Iterable[Any]
+) -> dict[str, str | None] | None:
+    """Return the values of a row that are kept: of an updated row those that changed."""
+    if image is None:
+        return None
+    names = {*change.changed} if change.action == "updated" else {*image}
+    left_out = {column.name for column in without if column.table is change.table}
+    return {name: image[name] for name in image if name in names and name not in left_out}
+
+
+def pending_answer(number: int, plan: Plan) -> Answer:
+    """Return the answer of a call that waits for a person.
+
+    It says nothing of rows that go along: the model may not see them.
+    """
+    named = [row for row in plan.rows if row.is_named]
+    return {
+        "pending": {
+            "call": number,
+            "would": Plan(tool=plan.tool, rows=named).summary,
+            "message": "a person must approve this call; nothing is changed before that. Do not "
+            "repeat it: go on with something else, or tell the user what you wait for",
+        }
+    }
+
+
+def answer_of(entry: CallEntry | None) -> Answer:
+    """Return the answer of a call that was made before."""
+    if entry is None:
+        return call_rejected(0, "there is no such call").to_json()
+    match entry.state:
+        case "done":
+            return dict(entry.answer or {"done": {"call": entry.number}})
+        case "waiting":
+            return pending_answer(entry.number, Plan.model_validate(entry.plan))
+        case "doing":
+            return call_in_doubt(entry.number).to_json()
+        case "rejected":
+            return call_rejected(entry.number, entry.reason).to_json()
+        case "expired":
+            return call_rejected(entry.number, "nobody has decided it in time").to_json()
+
+
+class Undoer(Keeper):
+    """Undoes the changes of calls, as a call of its own.
+
+    Args:
+        request: the call.
+        journal: what is kept.
+        token: of the plan that a person has seen; `None` if none was.
+        changes: to undo, in order.
+        only_plan: whether it is rolled back.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        journal: Journal,
+        token: str | None,
+        changes: Sequence[ChangeEntry],
+        *,
+        only_plan: bool,
+    ) -> None:
+        super().__init__(request, journal, token)
+        self.only_plan = only_plan
+        self._changes = changes
+
+    def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
+        """See `Supervisor.finish`."""
+        rows = [*fold(self._changes, call.setting.tables.database_tables)]
+        self._ask_hooks(call, rows)
+        Undo(call.session, recorder, rows).run()
+        if self.only_plan:
+            self.plan, _ = self._make_plan(call, recorder, answer)
+            raise HeldBackError(answer)
+        return super().finish(call, recorder, answer)
+
+    def _ask_hooks(self, call: Call, rows: Sequence[ChangedRow]) -> None:
+        """Call `before_write` of the hooks of each table whose rows are undone."""
+        groups: dict[tuple[ToolTable, Verb], list[str]] = {}
+        for row in rows:
+            table = call.setting.tables.of_table(row.table)
+            if table is not None and call.setting.hooks_of(table):
+                verb: Verb = "update"
+                if row.before is None:
+                    verb = "delete"
+                elif row.after is None:
+                    verb = "create"
+                groups.setdefault((table, verb), []).append(row.ref or "")
+        for (table, verb), refs in groups.items():
+            arguments = DbDelete.model_construct(table=table.name, filters=[])
+            writing = Writing(call.session, table.model, verb, arguments)
+            writing.refs, writing.undoes = refs, self.request.undoes
+            for hooks in call.setting.hooks_of(table):
+                hooks.before_write(writing)
+
+
+def planned_rows(
+    changes: Sequence[ChangeEntry], tables: ToolTables, conversation: Conversation
+) -> dict[int, list[PlannedRow]]:
+    """Return changes of the registry as people read them, by the number of the call.
+
+    Rows of tables that the model does not use are left out.
+    """
+    known = tables.database_tables
+    found = [(each, known.get(each.table)) for each in changes]
+    namer = Namer(tables, conversation, PGDialect())  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    recorded = [
+        RowChange(table, (), each.before, each.after) for each, table in found if table is not None
+    ]
+    namer.name(recorded)
+    rows: dict[int, list[PlannedRow]] = {}
+    for each, table in found:
+        shown = None if table is None else tables.of_table(table)
+        if table is None or shown is None:
+            continue
+        change = RowChange(table, (), each.before, each.after)
+        fields, hidden = namer.fields(Named(change, shown, None, each.ref, each.label))
+        row = PlannedRow(
+            ref=each.ref,
+            entity=entity_of(shown),
+            label=each.label,
+            action=each.action,
+            fields=fields,
+            hidden=hidden,
+        )
+        rows.setdefault(each.call, []).append(row)
+    plain = replace_keys(
+        {number: [row.model_dump() for row in of] for number, of in rows.items()},
+        conversation,
+        tables.shown,
+    )
+    return {
+        int(number): [PlannedRow.model_validate(row) for row in of] for number, of in plain.items()
+    }

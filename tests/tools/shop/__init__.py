@@ -1,0 +1,1 @@
+"""Plans, approvals, history and undo, on the tables of a shop."""

@@ -1,0 +1,100 @@
+"""Fixtures: a shop with one order, and desks with and without consent and journal."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.tools import BoundToolset, Toolset
+from tests.tools.shop.models import (
+    Base,
+    ShopLabel,
+    ShopLine,
+    ShopOrder,
+    ShopParcel,
+    ShopPhoto,
+    ShopRemark,
+)
+
+MODELS = [ShopOrder, ShopLine, ShopLabel, ShopParcel]
+
+Rows = dict[str, list[str]]
+
+
+@pytest.fixture
+def shop(engine: Engine) -> Engine:
+    """An engine on a database with one order, and all that belongs to it."""
+    Base.metadata.create_all(engine)
+    with Session(engine) as session, session.begin():
+        order = ShopOrder(
+            title="Desk", status="open", total="1.50", marks=[{"a": 1}], details={"x": [1, 2.50]}
+        )
+        order.lines = [ShopLine(text="top"), ShopLine(text="leg")]
+        order.labels = [ShopLabel(id=10, name="red")]
+        session.add(order)
+        session.flush()
+        session.add(ShopRemark(order_id=order.id, number=1, text="soon"))
+        session.add(ShopParcel(id=uuid.uuid4(), code="P1", order_id=order.id))
+    return engine
+
+
+@pytest.fixture
+def photo(shop: Engine) -> None:
+    """The order has a photo, whose bytes are not kept."""
+    with Session(shop) as session, session.begin():
+        order = session.scalars(select(ShopOrder)).one()
+        session.add(ShopPhoto(order_id=order.id, content=b"\x00\x01"))
+
+
+@pytest.fixture
+def stored(shop: Engine) -> Callable[[], Rows]:
+    """Return all rows of the shop, as PostgreSQL writes them."""
+
+    def read() -> Rows:
+        with shop.connect() as connection:
+            return {
+                table.name: sorted(
+                    connection.exec_driver_sql(f"SELECT t::text FROM {table.name} t").scalars()
+                )
+                for table in Base.metadata.sorted_tables
+            }
+
+    return read
+
+
+@pytest.fixture
+def registry(shop: Engine) -> RefRegistry:
+    """A registry in the same database."""
+    registry = RefRegistry(shop)
+    registry.create_tables()
+    return registry
+
+
+@pytest.fixture
+def desk_of(shop: Engine, registry: RefRegistry) -> Callable[..., BoundToolset]:
+    """Make a desk; the order has the ref `shop_order_1` in conversation `chat-7`."""
+
+    def make(models: Any = MODELS, journal: Any = True, **options: Any) -> BoundToolset:
+        sessions = sessionmaker(shop, class_=RefSession)
+        toolset = Toolset(models, expect="optional", **options)
+        desk = toolset.bind(sessions, registry=registry, journal=journal)
+        desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+        return desk
+
+    return make
+
+
+def named(ref: str) -> list[dict[str, Any]]:
+    """The filter that names a row."""
+    return [{"field": "id", "op": "=", "value": ref}]
+
+
+DELETE = {"table": "shop_orders", "filters": named("shop_order_1")}
+UPDATE = {**DELETE, "data": {"status": "paid", "total": 3.45}}
+CREATE = {"table": "shop_orders", "data": {"title": "Chair", "lines": [{"text": "seat"}]}}

@@ -1,0 +1,134 @@
+"""Tables of a shop, with the ways in which a database changes rows along with others."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import (
+    DDL,
+    JSON,
+    Column,
+    Computed,
+    DateTime,
+    ForeignKey,
+    Identity,
+    LargeBinary,
+    Numeric,
+    Table,
+    Uuid,
+    event,
+    func,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class Base(DeclarativeBase):
+    """The base of the tables."""
+
+
+order_labels = Table(
+    "shop_order_labels",
+    Base.metadata,
+    Column("order_id", ForeignKey("shop_orders.id")),
+    Column("label_id", ForeignKey("shop_labels.id")),
+)
+
+
+class ShopOrder(Base):
+    """An order: a trigger writes its status in capitals."""
+
+    __tablename__ = "shop_orders"
+    __ref_label__ = "title"
+
+    id: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
+    title: Mapped[str]
+    status: Mapped[str | None]
+    total: Mapped[Decimal | None] = mapped_column(Numeric(10, 2))
+    doubled: Mapped[Decimal | None] = mapped_column(Numeric(12, 2), Computed("total * 2"))
+    wanted_in: Mapped[Any] = mapped_column(INTERVAL, nullable=True)
+    marks: Mapped[Any] = mapped_column(ARRAY(JSON), nullable=True)
+    details: Mapped[Any] = mapped_column(JSON, nullable=True)
+    after_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("shop_orders.id"))
+    made_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
+
+    lines: Mapped[list[ShopLine]] = relationship(
+        back_populates="order", cascade="all, delete-orphan"
+    )
+    labels: Mapped[list[ShopLabel]] = relationship(secondary=order_labels)
+    photos: Mapped[list[ShopPhoto]] = relationship(cascade="all, delete-orphan")
+
+
+class ShopLine(Base):
+    """A line of an order: the unit of work deletes it with the order."""
+
+    __tablename__ = "shop_lines"
+    __ref_label__ = "text"
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    order_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("shop_orders.id"))
+    text: Mapped[str]
+
+    order: Mapped[ShopOrder] = relationship(back_populates="lines")
+
+
+class ShopRemark(Base):
+    """A remark: the database deletes it with the order, and no relationship leads to it."""
+
+    __tablename__ = "shop_remarks"
+
+    order_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("shop_orders.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    text: Mapped[str]
+
+
+class ShopParcel(Base):
+    """A parcel: the database takes the order away from it."""
+
+    __tablename__ = "shop_parcels"
+    __ref_label__ = "code"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    code: Mapped[str]
+    order_id: Mapped[uuid.UUID | None] = mapped_column(
+        ForeignKey("shop_orders.id", ondelete="SET NULL")
+    )
+
+
+class ShopLabel(Base):
+    """A label of orders."""
+
+    __tablename__ = "shop_labels"
+    __ref_label__ = "name"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+
+
+class ShopPhoto(Base):
+    """A photo: its bytes are not kept."""
+
+    __tablename__ = "shop_photos"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    order_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("shop_orders.id"))
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+event.listen(
+    ShopOrder.__table__,
+    "after_create",
+    DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
+        """
+        CREATE OR REPLACE FUNCTION shop_capitals() RETURNS trigger LANGUAGE plpgsql AS
+        $$BEGIN NEW.status := upper(NEW.status); RETURN NEW; END$$;
+        CREATE TRIGGER shop_capitals BEFORE INSERT OR UPDATE ON shop_orders
+        FOR EACH ROW EXECUTE FUNCTION shop_capitals()
+        """
+    ).execute_if(dialect="postgresql"),
+)

@@ -1,0 +1,356 @@
+"""Calls that a person must approve: decided once, and done as they were planned."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, text
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import sessionmaker
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.errors import SetupError
+from alfred_refs.session.asyncio import AsyncRefSession
+from alfred_refs.testing import MemoryStore
+from alfred_refs.tools import BoundToolset, Hooks, Toolset
+from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows
+from tests.tools.shop.models import ShopLabel, ShopLine, ShopOrder, ShopRemark
+
+Desks = Callable[..., BoundToolset]
+Stored = Callable[[], Rows]
+
+RULES: Any = {ShopOrder: ["delete"]}
+
+
+def code_of(answer: Any) -> Any:
+    """The code of an answer's error; `None` if it has none."""
+    return answer.value.get("error", {}).get("code")
+
+
+def test_a_call_waits_for_a_person(desk_of: Desks, stored: Stored) -> None:
+    """A call waits for a person."""
+    desk, before = desk_of(consent=RULES), stored()
+
+    answer = desk.call("chat-7", None, "db_delete", DELETE, user="bob")
+
+    assert answer.pending == 1
+    assert not answer.failed
+    assert answer.value["pending"]["would"] == "Delete 1 shop order."
+    assert stored() == before
+    [waiting] = desk.approvals("chat-7")
+    assert (waiting.call, waiting.tool, waiting.user) == (1, "db_delete", "bob")
+    assert waiting.arguments == DELETE
+    assert waiting.plan == desk.plan("chat-7", None, "db_delete", DELETE)
+
+
+def test_approving_does_it_once(desk_of: Desks, stored: Stored) -> None:
+    """Approving does it once."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    answer = desk.approve("chat-7", None, 1, by="ann")
+    after = stored()
+    again = desk.approve("chat-7", None, 1, by="eve")
+
+    assert answer.value["deleted"] == ["shop_order_1"]
+    assert after["shop_orders"] == []
+    assert again.value == answer.value
+    assert stored() == after
+    [record] = desk.history("chat-7")
+    assert (record.state, record.decided_by) == ("done", "ann")
+    assert desk.approvals("chat-7") == []
+
+
+def test_rejecting_tells_the_model_why(desk_of: Desks, stored: Stored, shop: Engine) -> None:
+    """Rejecting tells the model why."""
+    desk, before = desk_of(consent=RULES), stored()
+    desk.call("chat-7", None, "db_delete", DELETE)
+    with shop.connect() as connection:
+        key = connection.execute(text("SELECT id FROM shop_orders")).scalar_one()
+
+    answer = desk.reject("chat-7", None, 1, by="ann", reason=f"{key} is not paid")
+
+    assert code_of(answer) == "rejected"
+    assert "shop_order_1 is not paid" in answer.text
+    assert desk.approve("chat-7", None, 1, by="eve").value == answer.value
+    assert desk.reject("chat-7", None, 1, by="eve").value == answer.value
+    assert stored() == before
+
+
+def test_calls_that_need_nobody_are_done(desk_of: Desks) -> None:
+    """Calls that need nobody are done."""
+    desk = desk_of(consent=RULES)
+
+    assert desk.call("chat-7", None, "db_update", UPDATE).value["rows"][0]["status"] == "PAID"
+    assert desk.call("chat-7", None, "db_create", CREATE).pending is None
+    assert desk.call("chat-7", None, "db_read", {"table": "shop_orders"}).value["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "tool", "given", "needed"),
+    [
+        ({ShopLine: ["delete"]}, "db_delete", DELETE, True),  # they go along
+        ({ShopLine: "all"}, "db_create", CREATE, True),
+        ({ShopLine: ["update"]}, "db_create", CREATE, False),
+        ({ShopLabel: "all"}, "db_delete", DELETE, False),
+        (lambda plan: len(plan.rows) > 1, "db_delete", DELETE, True),
+        (lambda plan: len(plan.rows) > 1, "db_update", UPDATE, False),
+    ],
+)
+def test_rules(desk_of: Desks, rules: Any, tool: str, given: Any, needed: bool) -> None:
+    """Rules."""
+    answer = desk_of(consent=rules).call("chat-7", None, tool, given)
+
+    assert (answer.pending is not None) is needed
+
+
+@pytest.mark.parametrize(
+    "rules", [{ShopRemark: "all"}, {ShopOrder: ["drop"]}, {ShopOrder: "delete"}]
+)
+def test_rules_that_mean_nothing(rules: Any) -> None:
+    """Rules that mean nothing."""
+    with pytest.raises(SetupError, match="consent"):
+        Toolset(MODELS, consent=rules)
+
+
+def test_a_change_meanwhile(desk_of: Desks, shop: Engine, stored: Stored) -> None:
+    """A change meanwhile."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+    [seen] = desk.approvals("chat-7")
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE shop_lines SET text = 'board' WHERE text = 'top'"))
+    before = stored()
+
+    assert (
+        code_of(desk.approve("chat-7", None, 1, by="ann", plan=seen.plan.token)) == "plan_changed"
+    )
+    assert stored() == before
+    assert (
+        code_of(desk.approve("chat-7", None, 1, by="ann", plan=seen.plan.token)) == "plan_changed"
+    )
+    [waiting] = desk.approvals("chat-7")
+    assert '"board"' in waiting.plan.text
+    answer = desk.approve("chat-7", None, 1, by="ann", plan=waiting.plan.token)
+    assert answer.value["deleted"] == ["shop_order_1"]
+
+
+def test_a_change_elsewhere_does_not_matter(desk_of: Desks, shop: Engine) -> None:
+    """A change elsewhere does not matter."""
+    desk = desk_of(consent={ShopOrder: "all"})
+    desk.call("chat-7", None, "db_update", UPDATE)
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE shop_orders SET title = 'Table'"))
+
+    assert code_of(desk.approve("chat-7", None, 1, by="ann")) is None
+
+
+def test_it_expires(desk_of: Desks, stored: Stored) -> None:
+    """It expires."""
+    desk, before = desk_of(consent=RULES, consent_expires=timedelta(0)), stored()
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    answer = desk.approve("chat-7", None, 1, by="ann")
+
+    assert code_of(answer) == "rejected"
+    assert "in time" in answer.text
+    assert stored() == before
+    assert desk.approvals("chat-7") == []
+    assert desk.history("chat-7")[0].state == "expired"
+
+
+def test_a_call_that_is_repeated(desk_of: Desks, stored: Stored) -> None:
+    """A framework repeats calls after a crash: it has stored the answer, or it has not."""
+    desk = desk_of(consent=RULES)
+
+    waiting = desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1")
+    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == waiting
+    done = desk.approve("chat-7", None, 1, by="ann")
+    after = stored()
+    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == done
+    assert stored() == after
+
+
+@pytest.mark.parametrize("tool", ["db_delete", "db_create"])
+def test_simultaneous_approvals(desk_of: Desks, stored: Stored, tool: str) -> None:
+    """Simultaneous approvals."""
+    given = {"db_delete": DELETE, "db_create": CREATE}[tool]
+    desk = desk_of(consent={ShopOrder: "all"})
+    desk.call("chat-7", None, tool, given)
+    answers: list[Any] = []
+    start = threading.Barrier(4)
+
+    def approve(person: str) -> None:
+        other = desk_of(consent={ShopOrder: "all"})  # as another process would make it
+        start.wait()
+        answers.append(other.approve("chat-7", None, 1, by=person))
+
+    threads = [threading.Thread(target=approve, args=[f"person {n}"]) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len({answer.text for answer in answers}) == 1
+    assert not answers[0].failed
+    assert len(stored()["shop_orders"]) == (0 if tool == "db_delete" else 2)
+    assert len([r for r in desk.history("chat-7") if r.state == "done"]) == 1
+
+
+def test_without_a_journal(desk_of: Desks) -> None:
+    """Without a journal."""
+    desk = desk_of(consent=RULES, journal=None)
+    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    assert not desk.approve("chat-7", None, 1, by="ann").failed
+    [record] = desk.history("chat-7")
+    assert record.changes == ()
+
+
+def test_calls_of_all_conversations(desk_of: Desks) -> None:
+    """Calls of all conversations."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-8", None, "db_read", {"table": "shop_orders"})
+    for chat in ("chat-8", "chat-7"):
+        desk.call(chat, None, "db_delete", DELETE)
+
+    assert [each.conversation for each in desk.approvals()] == ["chat-8", "chat-7"]
+    assert len(desk.approvals(limit=1)) == 1
+
+
+def test_a_call_in_a_transaction_of_the_application(
+    desk_of: Desks, shop: Engine, registry: RefRegistry
+) -> None:
+    """A call in a transaction of the application."""
+    desk = desk_of(consent=RULES)
+    with RefSession(shop, conversation=registry.conversation("chat-7")) as session:
+        with session.begin():
+            order = session.get(ShopOrder, "shop_order_1")
+            order.title = "Table"
+            answer = desk.toolset.call(session, "db_delete", DELETE)
+            assert "pending" in answer
+        assert session.get(ShopOrder, "shop_order_1").title == "Table"
+
+    [waiting] = desk.approvals("chat-7")
+    assert '"Table"' in waiting.plan.text
+
+
+def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
+    """The registry in memory is no part of the transaction: the call is claimed before it."""
+    registry = RefRegistry(store=MemoryStore())
+    toolset = Toolset(MODELS, expect="optional", consent={ShopOrder: ["delete"]})
+    desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry, journal=True)
+    desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    answer = desk.approve("chat-7", None, 2, by="ann")
+
+    assert answer.value["deleted"] == ["shop_order_1"]
+    assert stored()["shop_orders"] == []
+    assert [record.state for record in desk.history("chat-7")] == ["done", "done"]
+    assert desk.approve("chat-7", None, 2, by="eve") == answer
+
+
+def test_a_commit_that_is_lost_is_in_doubt(shop: Engine) -> None:
+    """The registry is elsewhere, and the process ends at the commit: nothing is repeated."""
+    registry = RefRegistry(store=MemoryStore())
+    toolset = Toolset(MODELS, expect="optional", consent={ShopOrder: ["delete"]})
+    desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry)
+    desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    def lose(_: object) -> None:
+        raise KeyboardInterrupt
+
+    event.listen(shop, "commit", lose)
+    with pytest.raises(KeyboardInterrupt):
+        desk.approve("chat-7", None, 1, by="ann")
+    event.remove(shop, "commit", lose)
+
+    assert desk.history("chat-7")[0].state == "doing"
+    assert code_of(desk.approve("chat-7", None, 1, by="ann")) == "in_doubt"
+
+
+def test_a_lost_commit_in_one_database_leaves_it_waiting(
+    desk_of: Desks, shop: Engine, stored: Stored
+) -> None:
+    """A lost commit in one database leaves it waiting."""
+    desk, before = desk_of(consent=RULES), stored()
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    def lose(_: object) -> None:
+        raise KeyboardInterrupt
+
+    event.listen(shop, "commit", lose)
+    with pytest.raises(KeyboardInterrupt):
+        desk.approve("chat-7", None, 1, by="ann")
+    event.remove(shop, "commit", lose)
+
+    assert stored() == before
+    assert not desk.approve("chat-7", None, 1, by="ann").failed
+
+
+def test_who_acts_is_known_to_hooks_and_to_the_database(desk_of: Desks) -> None:
+    """Who acts is known to hooks and to the database."""
+    users = []
+
+    class Note(Hooks):
+        def before_write(self, write: Any) -> None:
+            now = text("SELECT nullif(current_setting('alfred.user', true), '')")
+            users.append((write.user, write.session.scalar(now)))
+
+    desk = desk_of(hooks={ShopOrder: [Note()]}, consent=RULES)
+    desk.call("chat-7", None, "db_update", UPDATE, user="bob")
+    desk.call("chat-7", None, "db_update", UPDATE)
+    assert users[0] == users[1] == ("bob", "bob")  # planned, and done
+    assert users[2] == (None, None)
+
+    users.clear()
+    desk.call("chat-7", None, "db_delete", DELETE, user="bob")
+    desk.approve("chat-7", None, 1 + len(desk.history("chat-7")) - 1, by="ann")
+    assert {user for user, _ in users} == {"bob"}
+
+
+def test_asynchronous_sessions(shop: Engine, registry: RefRegistry) -> None:
+    """Asynchronous sessions."""
+    url = shop.url.set(drivername="postgresql+psycopg_async")
+
+    async def run() -> None:
+        engine = create_async_engine(url)
+        sessions = async_sessionmaker(engine, class_=AsyncRefSession)
+        toolset = Toolset(MODELS, expect="optional", consent=RULES)
+        own = RefRegistry(engine)
+        desk = toolset.bind(sessions, registry=own, journal=True)
+        await desk.call_async("chat-7", None, "db_read", {"table": "shop_orders"})
+        with pytest.raises(SetupError, match="aio"):
+            desk.plan("chat-7", None, "db_delete", DELETE)
+        plan = await desk.aio.plan("chat-7", None, "db_delete", DELETE)
+        answer = await desk.call_async("chat-7", None, "db_delete", DELETE, user="bob")
+        [waiting] = await desk.aio.approvals("chat-7")
+        assert waiting.plan == plan
+        assert answer.pending == waiting.call
+        await desk.aio.approve("chat-7", None, waiting.call, by="ann")
+        undone = await desk.aio.undo("chat-7", call=waiting.call, by="ann")
+        assert undone.refusal is None
+        assert len(await desk.aio.history("chat-7")) == 2
+        await engine.dispose()
+
+    del registry
+    asyncio.run(run())
+
+
+def test_the_model_has_no_way_to_approve(desk_of: Desks) -> None:
+    """The model has no way to approve."""
+    desk = desk_of(consent=RULES)
+    names = {tool["function"]["name"] for tool in desk.schemas("openai")}
+
+    assert names == {"db_read", "db_create", "db_update", "db_delete", "db_edit_list"}
+    for tool in ("approve", "undo", "plan", "reject"):
+        assert code_of(desk.call("chat-7", None, tool, {"call": 1})) == "unknown_tool"

@@ -1,0 +1,396 @@
+"""What was done, in the transaction in which it was done; and how it is undone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, select, text
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.errors import SetupError
+from alfred_refs.testing import MemoryStore
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Toolset
+from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
+from tests.tools.shop.models import ShopLabel, ShopLine, ShopOrder
+
+Desks = Callable[..., BoundToolset]
+Stored = Callable[[], Rows]
+
+
+def lines_of(desk: BoundToolset, **which: Any) -> list[str]:
+    """What the history says, line by line."""
+    return [row.line for row in desk.changes("chat-7", None, **which)]
+
+
+def test_history_by_turn_and_by_row(desk_of: Desks) -> None:
+    """History by turn and by row."""
+    desk = desk_of()
+    chat = desk.conversation("chat-7")
+    chat.begin_turn()
+    desk.call("chat-7", None, "db_update", UPDATE, user="bob")
+    chat.begin_turn()
+    desk.call("chat-7", None, "db_create", CREATE)
+
+    first, second = desk.history("chat-7")
+    assert (first.number, first.turn, first.tool, first.user) == (1, 1, "db_update", "bob")
+    assert (first.by, first.state, first.arguments) == ("model", "done", UPDATE)
+    assert first.seconds is not None
+    assert (second.number, second.turn) == (2, 2)
+    changed = (
+        '- shop order "Desk" (shop_order_1): status: OPEN -> PAID; total: 1.50 -> 3.45; '
+        "doubled: 3.00 -> 6.90"
+    )
+    assert lines_of(desk, turn=1) == [changed]
+    assert lines_of(desk, ref="shop_order_1") == [changed]
+    assert [record.number for record in desk.history("chat-7", ref="shop_line_1")] == [2]
+    assert desk.history("chat-7", turn=3) == []
+
+
+def test_reads_and_refused_calls_are_not_kept(desk_of: Desks) -> None:
+    """Reads and refused calls are not kept."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_read", {"table": "shop_lines"})
+    desk.call("chat-7", None, "db_delete", {**DELETE, "filters": named("shop_order_9")})
+
+    assert desk.history("chat-7") == []
+
+
+def test_what_is_rolled_back_is_not_kept(desk_of: Desks, shop: Engine) -> None:
+    """What is rolled back is not kept."""
+    desk = desk_of()
+
+    def lose(_: object) -> None:
+        raise KeyboardInterrupt
+
+    event.listen(shop, "commit", lose)
+    with pytest.raises(KeyboardInterrupt):
+        desk.call("chat-7", None, "db_update", UPDATE)
+    event.remove(shop, "commit", lose)
+
+    assert desk.history("chat-7") == []
+
+
+def test_hidden_columns_are_kept_and_not_shown(desk_of: Desks, stored: Stored) -> None:
+    """Hidden columns are kept and not shown."""
+    before = stored()
+    desk = desk_of(hidden=[ShopOrder.status, ShopOrder.made_at])
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    assert "OPEN" not in str(desk.history("chat-7"))
+    assert desk.undo("chat-7", call=1, by="ann").refusal is None
+    assert stored() == before
+
+
+def test_columns_that_are_not_kept(desk_of: Desks, stored: Stored) -> None:
+    """Columns that are not kept."""
+    desk = desk_of(journal=Journal(without=[ShopOrder.status]))
+    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call("chat-7", None, "db_delete", DELETE)
+    before = stored()
+
+    assert "PAID" not in str(desk.history("chat-7"))
+    refused = desk.undo("chat-7", call=2, by="ann").refusal
+    assert refused is not None
+    assert "status" in refused["message"]
+    assert stored() == before
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"), [("db_delete", DELETE), ("db_update", UPDATE), ("db_create", CREATE)]
+)
+def test_undo_and_redo(desk_of: Desks, stored: Stored, tool: str, given: dict[str, Any]) -> None:
+    """All rows are as before, to the byte, with their keys, also generated ones."""
+    desk, before = desk_of(), stored()
+    desk.call("chat-7", None, tool, given)
+    after = stored()
+    assert after != before
+
+    planned = desk.undo("chat-7", call=1, by="ann", only_plan=True)
+    assert stored() == after
+    undone = desk.undo("chat-7", call=1, by="ann", plan=planned.token)
+    assert undone.text == planned.text
+    assert stored() == before
+    record = desk.history("chat-7")[-1]
+    assert (record.tool, record.by, record.user, record.undoes) == ("undo", "user", "ann", 1)
+
+    assert desk.undo("chat-7", call=2, by="ann").refusal is None
+    assert stored() == after
+
+
+def test_refs_work_again(desk_of: Desks) -> None:
+    """Refs work again."""
+    desk = desk_of()
+    shown = {"table": "shop_lines", "columns": ["text"], "order_by": "text"}
+    rows = desk.call("chat-7", None, "db_read", shown).value["rows"]
+    desk.call("chat-7", None, "db_delete", DELETE)
+    assert desk.call("chat-7", None, "db_update", UPDATE).failed
+
+    desk.undo("chat-7", call=1, by="ann")
+
+    assert desk.call("chat-7", None, "db_read", shown).value["rows"] == rows
+    assert not desk.call("chat-7", None, "db_update", UPDATE).failed
+
+
+def test_a_turn_is_undone_as_a_whole(desk_of: Desks, stored: Stored) -> None:
+    """A turn is undone as a whole."""
+    desk, before = desk_of(), stored()
+    desk.conversation("chat-7").begin_turn()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call("chat-7", None, "db_create", CREATE)
+    new = {**UPDATE, "filters": named("shop_order_2")}
+    assert not desk.call("chat-7", None, "db_update", new).failed
+    desk.call("chat-7", None, "db_update", {**UPDATE, "data": {"title": "Table"}})
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    undone = desk.undo("chat-7", turn=1, by="ann")
+
+    assert undone.refusal is None
+    assert stored() == before
+
+
+def test_a_later_change_is_not_lost(desk_of: Desks, shop: Engine, stored: Stored) -> None:
+    """A later change is not lost."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE shop_orders SET status = 'lost'"))
+    before = stored()
+
+    refused = desk.undo("chat-7", call=1, by="ann").refusal
+
+    assert refused is not None
+    assert refused["code"] == "undo_conflict"
+    assert refused["conflicts"] == ['shop_order_1 "Desk": status was changed since']
+    assert stored() == before
+
+
+def test_a_change_of_another_column_stays(desk_of: Desks, shop: Engine) -> None:
+    """A change of another column stays."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE shop_orders SET title = 'Table'"))
+
+    assert desk.undo("chat-7", call=1, by="ann").refusal is None
+    with Session(shop) as session:
+        order = session.scalars(select(ShopOrder)).one()
+        assert (order.title, order.status) == ("Table", "OPEN")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO shop_lines (text, order_id) SELECT 'arm', id FROM shop_orders",
+        "INSERT INTO shop_remarks (number, text, order_id) SELECT 2, '', id FROM shop_orders",
+        "INSERT INTO shop_parcels (id, code, order_id) SELECT gen_random_uuid(), '', id "  # noqa: ISC004
+        "FROM shop_orders",
+    ],
+)
+def test_a_new_row_that_others_refer_to(
+    desk_of: Desks, shop: Engine, stored: Stored, statement: str
+) -> None:
+    """A foreign key may block the delete, or delete or change the rows of others along."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_create", CREATE)
+    with shop.begin() as connection:
+        connection.execute(text(f"{statement} WHERE title = 'Chair'"))
+    before = stored()
+
+    refused = desk.undo("chat-7", call=1, by="ann").refusal
+
+    assert refused is not None
+    assert 'refers to shop_order_2 "Chair"' in refused["message"]
+    assert stored() == before
+
+
+def test_a_row_that_came_back_otherwise_and_one_that_is_gone(desk_of: Desks, shop: Engine) -> None:
+    """A row that came back otherwise and one that is gone."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    with Session(shop) as session, session.begin():
+        key = session.scalars(select(ShopOrder.id)).one()
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    refused = desk.undo("chat-7", call=1, by="ann").refusal
+    assert refused is not None
+    assert "does not exist any more" in refused["message"]
+
+    with Session(shop) as session, session.begin():
+        session.add(ShopOrder(id=key, title="Other"))
+    refused = desk.undo("chat-7", call=2, by="ann").refusal
+    assert refused is not None
+    assert "exists again" in refused["message"]
+
+
+def test_bytes_are_not_kept(desk_of: Desks, photo: None, stored: Stored) -> None:  # noqa: ARG001
+    """Bytes are not kept."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_delete", DELETE)
+    before = stored()
+
+    refused = desk.undo("chat-7", call=1, by="ann").refusal
+
+    assert refused is not None
+    assert "content, which is not kept" in refused["message"]
+    assert stored() == before
+
+
+def test_references_in_a_circle_and_unique_values(
+    desk_of: Desks, shop: Engine, stored: Stored
+) -> None:
+    """Rows refer to each other, and a new row has taken a name that was free meanwhile."""
+    with Session(shop) as session, session.begin():
+        order = session.scalars(select(ShopOrder)).one()
+        order.after_id = order.id
+        session.add(ShopLabel(id=7, name="new"))
+    desk, before = desk_of(), stored()
+    desk.call("chat-7", None, "db_read", {"table": "shop_labels"})
+    desk.conversation("chat-7").begin_turn()
+    label = {"table": "shop_labels", "filters": [{"field": "name", "op": "=", "value": "new"}]}
+    given = {**label, "expect": {"count": 1}}
+    assert not desk.call("chat-7", None, "db_delete", given).failed
+    assert not desk.call(
+        "chat-7", None, "db_create", {"table": "shop_labels", "data": {"name": "new"}}
+    ).failed
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    assert desk.undo("chat-7", turn=1, by="ann").refusal is None
+    assert stored() == before
+
+
+def test_an_undo_of_what_was_undone(desk_of: Desks, stored: Stored) -> None:
+    """An undo of what was undone."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.undo("chat-7", call=1, by="ann")
+    before = stored()
+
+    assert desk.undo("chat-7", call=1, by="ann").refusal is not None
+    assert desk.undo("chat-7", call=9, by="ann").refusal is not None
+    assert stored() == before
+
+
+def test_a_plan_that_is_not_true_any_more(desk_of: Desks, shop: Engine, stored: Stored) -> None:
+    """A plan that is not true any more."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_delete", DELETE)
+    planned = desk.undo("chat-7", call=1, by="ann", only_plan=True)
+    with shop.begin() as connection:
+        connection.execute(text("DELETE FROM shop_parcels"))
+    before = stored()
+
+    assert desk.undo("chat-7", call=1, by="ann", plan=planned.token).refusal is not None
+    assert stored() == before
+
+
+def test_values_are_deleted_by_age(desk_of: Desks, registry: RefRegistry) -> None:
+    """Values are deleted by age."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    registry.prune_history(timedelta(0))
+
+    [record] = desk.history("chat-7")
+    assert (record.tool, record.arguments) == ("db_update", None)
+    assert "PAID" not in str(record.changes)
+    refused = desk.undo("chat-7", call=1, by="ann").refusal
+    assert refused is not None
+    assert "not kept any more" in refused["message"]
+
+
+def test_values_of_a_row_are_erased(desk_of: Desks, shop: Engine, registry: RefRegistry) -> None:
+    """Values of a row are erased."""
+    desk = desk_of()
+    with Session(shop) as session:
+        key = session.scalars(select(ShopOrder.id)).one()
+    desk.call("chat-7", None, "db_delete", DELETE)
+    registry.erase(ShopOrder, key)
+
+    assert "Desk" not in str([row.model_dump() for row in desk.changes("chat-7")])
+    assert desk.undo("chat-7", call=1, by="ann").refusal is not None
+
+
+def test_what_hooks_change_is_undone_too(desk_of: Desks, stored: Stored) -> None:
+    """What hooks change is undone too."""
+
+    class Touch(Hooks):
+        def after_write(self, write: Any, rows: Any) -> None:  # noqa: ARG002
+            for line in write.session.scalars(select(ShopLine)):
+                line.text += "!"
+
+    desk, before = desk_of(hooks={ShopOrder: [Touch()]}), stored()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    assert any("top!" in row for row in stored()["shop_lines"])
+
+    assert desk.undo("chat-7", call=1, by="ann").refusal is None
+    assert stored() == before
+
+
+def test_hooks_are_asked_before_an_undo(desk_of: Desks, stored: Stored) -> None:
+    """Hooks are asked before an undo."""
+    asked = []
+
+    class Ask(Hooks):
+        def before_write(self, write: Any) -> None:
+            asked.append((write.verb, write.undoes, write.refs))
+
+    desk = desk_of(hooks={ShopOrder: [Ask()]})
+    desk.call("chat-7", None, "db_update", UPDATE)
+    asked.clear()
+    desk.undo("chat-7", call=1, by="ann")
+
+    assert asked == [("update", 1, ["shop_order_1"])]
+    assert stored()
+
+
+def test_who_and_what_must_be_said(desk_of: Desks) -> None:
+    """Who and what must be said."""
+    desk = desk_of()
+    for number in (None, 1):
+        with pytest.raises(SetupError, match="call= or turn="):
+            desk.undo("chat-7", by="ann", call=number, turn=number)
+    with pytest.raises(SetupError, match="by="):
+        desk.undo("chat-7", by="", call=1)
+
+
+def test_a_forgotten_conversation_has_no_history(desk_of: Desks, shop: Engine) -> None:
+    """A forgotten conversation has no history."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.conversation("chat-7").forget()
+
+    assert desk.history("chat-7") == []
+    with shop.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM alfred_refs_change")) == 0
+
+
+def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
+    """A registry of another database."""
+    before = stored()
+    toolset = Toolset(MODELS, expect="optional")
+    sessions = sessionmaker(shop, class_=RefSession)
+    desk = toolset.bind(sessions, registry=RefRegistry(store=MemoryStore()), journal=True)
+    desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    assert desk.undo("chat-7", call=1, by="ann").refusal is None
+    assert stored() == before
+    assert [record.state for record in desk.history("chat-7")] == ["done", "done"]
+
+
+def test_keys_are_in_no_history(desk_of: Desks, shop: Engine) -> None:
+    """Keys are in no history."""
+    desk = desk_of()
+    with shop.connect() as connection:
+        keys = [
+            str(key) for key in connection.execute(text("SELECT id FROM shop_orders")).scalars()
+        ]
+    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call("chat-7", None, "db_create", CREATE)
+    said = str([row.model_dump() for row in desk.changes("chat-7")])
+
+    assert not any(key in said or uuid.UUID(key).hex in said for key in keys)

@@ -1,0 +1,239 @@
+"""What a call would do, in names: executed and rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.tools import BoundToolset, Hooks, Plan, ToolError
+from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
+from tests.tools.shop.models import ShopLine, ShopOrder, ShopRemark
+
+Desks = Callable[..., BoundToolset]
+
+
+def test_a_delete_names_what_goes_along(desk_of: Desks) -> None:
+    """A delete names what goes along."""
+    plan = desk_of().plan("chat-7", None, "db_delete", DELETE)
+
+    assert plan.summary == (
+        "Delete 1 shop order. With it: 1 shop parcel updated, 2 shop lines, "
+        "1 shop order shop label link deleted, 1 row of other tables deleted."
+    )
+    link = 'order_id: "Desk" (shop_order_1); label_id: a row without ref'
+    assert plan.text.splitlines()[1:] == [
+        '- shop order "Desk" (shop_order_1)',
+        "With it:",
+        '- shop line "top": deleted',
+        '- shop line "leg": deleted',
+        f"- shop order shop label link: deleted: {link}",
+        '- shop parcel "P1": updated: order_id: "Desk" (shop_order_1) -> nothing',
+    ]
+
+
+def test_an_update_shows_the_values_that_are_stored(desk_of: Desks) -> None:
+    """A trigger writes the status in capitals, and a column is computed."""
+    [row] = desk_of().plan("chat-7", None, "db_update", UPDATE).rows
+
+    assert row.fields == {
+        "status": {"before": "OPEN", "after": "PAID"},
+        "total": {"before": "1.50", "after": "3.45"},
+        "doubled": {"before": "3.00", "after": "6.90"},
+    }
+
+
+def test_new_rows_are_numbered_without_a_ref(desk_of: Desks, registry: RefRegistry) -> None:
+    """New rows are numbered without a ref."""
+    desk = desk_of()
+    chat = registry.conversation("chat-7")
+    before = [*chat.entries()], registry.counts.minted
+
+    plan = desk.plan("chat-7", None, "db_create", CREATE)
+
+    assert [row.ref for row in plan.rows] == ["new_shop_order_1", "new_shop_line_1"]
+    assert plan.rows[1].fields["order_id"] == "new_shop_order_1"
+    assert ([*chat.entries()], registry.counts.minted) == before
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"), [("db_delete", DELETE), ("db_update", UPDATE), ("db_create", CREATE)]
+)
+def test_nothing_is_done(
+    desk_of: Desks, stored: Callable[[], Rows], tool: str, given: dict[str, Any]
+) -> None:
+    """Nothing is done."""
+    desk = desk_of()
+    before = stored()
+
+    one, other = (desk.plan("chat-7", None, tool, given) for _ in range(2))
+
+    assert stored() == before
+    assert one.token == other.token != ""
+    assert desk.history("chat-7") == []
+    assert (
+        desk.conversation("chat-7").activity().entries
+        == desk.conversation("chat-7").activity().entries
+    )
+
+
+def test_the_token_is_of_the_effect(desk_of: Desks, shop: Engine) -> None:
+    """The token is of the effect."""
+    desk = desk_of()
+    plan = desk.plan("chat-7", None, "db_update", UPDATE)
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE shop_orders SET title = 'Table'"))
+    assert desk.plan("chat-7", None, "db_update", UPDATE).token == plan.token
+
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE shop_orders SET status = 'lost'"))
+    assert desk.plan("chat-7", None, "db_update", UPDATE).token != plan.token
+
+
+def test_a_call_that_would_be_refused(desk_of: Desks) -> None:
+    """A call that would be refused."""
+    given = {"table": "shop_orders", "filters": named("shop_order_9")}
+
+    plan = desk_of().plan("chat-7", None, "db_delete", given)
+
+    assert plan.refusal is not None
+    assert plan.refusal["code"] == "unknown_ref"
+    assert plan.text.startswith("Refused: 'shop_order_9'")
+
+
+def test_constraints_are_checked_at_once(desk_of: Desks) -> None:
+    """Constraints are checked at once."""
+    given = {"table": "shop_labels", "data": {"id": 2, "name": "red"}}
+
+    plan = desk_of().plan("chat-7", None, "db_create", given)
+
+    assert plan.refusal is not None
+
+
+def test_hooks_know_that_it_is_planned(desk_of: Desks) -> None:
+    """Hooks know that it is planned."""
+    sent = []
+
+    class Mail(Hooks):
+        def after_write(self, write: Any, rows: Any) -> None:  # noqa: ARG002
+            sent.append(write.planned)
+            write.notes.append("a mail is sent")
+
+    desk = desk_of(hooks={ShopOrder: [Mail()]})
+
+    plan = desk.plan("chat-7", None, "db_update", UPDATE)
+    desk.call("chat-7", None, "db_update", UPDATE)
+
+    assert sent == [True, False]
+    assert plan.text.endswith("Note: a mail is sent")
+
+
+def test_a_hook_that_refuses_and_one_that_writes(desk_of: Desks) -> None:
+    """A hook that refuses and one that writes."""
+
+    class Log(Hooks):
+        def before_write(self, write: Any) -> None:
+            write.session.execute(text("UPDATE shop_labels SET name = 'blue'"))
+
+    class Never(Hooks):
+        def before_write(self, write: Any) -> None:  # noqa: ARG002
+            raise ToolError("never", "no")
+
+    plan = desk_of(hooks={ShopOrder: [Log()]}).plan("chat-7", None, "db_update", UPDATE)
+    assert plan.lasting == ["SQL as text"]
+
+    plan = desk_of(hooks={ShopOrder: [Never()]}).plan("chat-7", None, "db_update", UPDATE)
+    assert plan.refusal == {"code": "never", "message": "no"}
+
+
+def test_hidden_columns_are_counted(desk_of: Desks) -> None:
+    """Hidden columns are counted."""
+    desk = desk_of(hidden=[ShopOrder.doubled])
+
+    plan = desk.plan("chat-7", None, "db_update", UPDATE)
+
+    assert plan.rows[0].line.endswith("; 1 field not shown")
+    assert "doubled" not in plan.text
+
+
+def test_what_an_undo_cannot_take_back(desk_of: Desks, photo: None) -> None:  # noqa: ARG001
+    """What an undo cannot take back."""
+    plan = desk_of().plan("chat-7", None, "db_delete", DELETE)
+
+    assert plan.lasting == ["content of 1 row in shop_photos"]
+
+
+def test_drafts_are_not_written(desk_of: Desks) -> None:
+    """Drafts are not written."""
+    desk = desk_of()
+    given = {"table": "shop_orders", "data": {"title": "Chair"}, "draft": True}
+
+    plan = desk.plan("chat-7", None, "db_create", given)
+
+    assert plan.notes == ["changes drafts only, which are no rows yet"]
+    assert list(desk.conversation("chat-7").drafts()) == []
+
+
+def test_a_read_changes_nothing(desk_of: Desks) -> None:
+    """A read changes nothing."""
+    plan = desk_of().plan("chat-7", None, "db_read", {"table": "shop_orders"})
+
+    assert plan == Plan(tool="db_read")
+    assert plan.text == "Change nothing."
+
+
+def test_an_own_tool_is_planned(desk_of: Desks) -> None:
+    """An own tool is planned."""
+    desk = desk_of()
+
+    def ship(session: RefSession, code: str) -> str:
+        """Ship all orders."""
+        session.execute(text("SELECT 1"))
+        for order in session.query(ShopOrder):
+            order.status = code
+        return code
+
+    desk.tool(ship)
+
+    plan = desk.plan("chat-7", None, "ship", {"code": "gone"})
+
+    assert plan.text.splitlines() == [
+        "Change 1 shop order.",
+        '- shop order "Desk" (shop_order_1): status: OPEN -> GONE',
+    ]
+
+
+def test_rows_of_tables_that_are_not_listed_are_counted(desk_of: Desks) -> None:
+    """Rows of tables that are not listed are counted."""
+    desk = desk_of([ShopOrder])
+
+    plan = desk.plan("chat-7", None, "db_delete", DELETE)
+
+    assert plan.others == {"deleted": 4, "updated": 1}
+    assert [row.entity for row in plan.rows] == ["shop_order"]
+
+
+def test_keys_in_a_plan(desk_of: Desks, shop: Engine) -> None:
+    """Keys in a plan."""
+    with shop.connect() as connection:
+        keys = connection.execute(text("SELECT id::text FROM shop_orders")).scalars().all()
+    desk = desk_of([*MODELS, ShopRemark])
+    given = {**UPDATE, "data": {"details": {"see": "<shop_order_1>"}}}
+
+    for tool, arguments in (("db_delete", DELETE), ("db_update", given)):
+        said = desk.plan("chat-7", None, tool, arguments).model_dump_json()
+        assert not any(key in said or key.replace("-", "") in said for key in keys)
+
+
+def test_lists(desk_of: Desks) -> None:
+    """Lists."""
+    desk = desk_of([ShopOrder, ShopLine])
+    desk.call("chat-7", None, "db_read", {"table": "shop_lines"})
+    given = {"table": "shop_lines", "filters": named("shop_line_1"), "data": {"text": "plate"}}
+
+    plan = desk.plan("chat-7", None, "db_update", given)
+
+    assert plan.rows[0].line == '- shop line "plate" (shop_line_1): text: top -> plate'
