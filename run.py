@@ -49,6 +49,7 @@ ENVIRONMENTS = {
 }
 
 ON_ALL_CORES = ("-n", "auto")
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 # without these, `test` is the small run; with them, the selected tests run whole, in one process
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
@@ -130,15 +131,15 @@ def agent(python: Path, arguments: Sequence[str]) -> int:
 
 def test(python: Path, arguments: Sequence[str]) -> int:
     """Run the selected tests, all tests with `--all`, or else the small run."""
-    pytest: list[str | Path] = [python, "-m", "pytest"]
+    options = [argument for argument in arguments if argument != "--all"]
     if "--all" in arguments:
-        rest = [argument for argument in arguments if argument != "--all"]
-        return _run([*pytest, *ON_ALL_CORES, *rest])
-    if any(_is_path(each) or each.startswith(SELECTING) for each in arguments):
-        return _run([*pytest, *arguments])
-    _say(SMALL_RUN)
-    small = ("-m", "not slow", "--hypothesis-profile", "small")
-    return _run([*pytest, *ON_ALL_CORES, *small, *arguments])
+        options = [*ON_ALL_CORES, *options]
+    elif not any(_is_path(each) or each.startswith(SELECTING) for each in arguments):
+        _say(SMALL_RUN)
+        options = [*ON_ALL_CORES, "-m", "not slow", "--hypothesis-profile", "small", *options]
+    # without bytecode, each of the many processes would compile the package and its own tests
+    environ = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
+    return _run([python, "-m", "pytest", *options], environ)
 
 
 def lint(python: Path, _arguments: Sequence[str]) -> int:

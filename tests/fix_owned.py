@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from alfred_refs import Ownership, RefSession
@@ -48,10 +48,8 @@ def owned_databases(administration: Engine) -> Iterator[DatabasePool]:
 @pytest.fixture
 def owned_engine(owned_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a database with the owned tables."""
-    with owned_databases.lease() as url:
-        engine = create_engine(url)
+    with owned_databases.engine() as engine:
         yield engine
-        engine.dispose()
 
 
 @pytest.fixture

@@ -22,16 +22,15 @@ from alfred_refs.store import schema
 from tests.explain import client
 from tests.models import Base
 from tests.partitions import partition
+from tests.postgres.backends import BETWEEN_TESTS, Backends
 from tests.postgres.provider import Provided, postgres
 
 SERVERS = pytest.StashKey[set[str]]()
 
-BETWEEN_TESTS = "between tests"
-
-CUT = (
-    "select pg_terminate_backend(pid) from pg_stat_activity "
-    "where datname = current_database() and pid <> pg_backend_pid()"
-)
+CUT = f"""
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and application_name <> '{BETWEEN_TESTS}'
+"""
 
 # equal in a copy and its template until a test changes the schema: copies keep object identifiers
 CATALOGUE = """
@@ -153,15 +152,21 @@ def database_like(administration: Engine, template: str = "template1") -> Iterat
 
 
 @pytest.fixture
-def database_url(
+def databases(
     request: pytest.FixtureRequest, prepared: DatabasePool, empty: DatabasePool
-) -> Iterator[str]:
-    """The URL, password included, of the test's own database.
+) -> DatabasePool:
+    """The pool of the test's own database.
 
     It is empty unless the test uses the fixture `tables` or has the mark of that name.
     """
     has_tables = "tables" in request.fixturenames or request.node.get_closest_marker("tables")
-    with (prepared if has_tables else empty).lease() as url:
+    return prepared if has_tables else empty
+
+
+@pytest.fixture
+def database_url(databases: DatabasePool) -> Iterator[str]:
+    """The URL, password included, of the test's own database."""
+    with databases.lease() as url:
         yield url
 
 
@@ -218,7 +223,8 @@ class DatabasePool:
 
     A test may leave anything behind. Objects that it created are dropped. If the catalogue then
     still differs from the template's, the copy is dropped. The pool keeps a connection to each
-    copy, named `BETWEEN_TESTS`: with a new one, cleaning takes five times as long.
+    copy, named `BETWEEN_TESTS`: with a new one, cleaning takes five times as long. It also keeps
+    the server processes of `engine()` for the next test.
     """
 
     def __init__(self, administration: Engine, template: str, stack: ExitStack) -> None:
@@ -228,6 +234,7 @@ class DatabasePool:
         self._stack = stack
         self._kept: dict[str, psycopg.Connection[Any]] = {}
         self._made: dict[str, ExitStack] = {}  # copy -> closing this drops it
+        self._backends: dict[str, Backends] = {}
         self._free: list[str] = []
         with client(template) as connection:
             self._catalogue = catalogue(connection)
@@ -243,10 +250,20 @@ class DatabasePool:
         else:
             self._made.pop(url).close()
 
+    @contextmanager
+    def engine(self, url: str | None = None) -> Iterator[Engine]:
+        """Yield an engine on a copy that is leased, or else on one with empty tables."""
+        with ExitStack() as stack:
+            engine = self._backends[url or stack.enter_context(self.lease())].engine()
+            stack.callback(engine.dispose)
+            yield engine
+
     def _copy(self) -> str:
         made = self._stack.enter_context(ExitStack())
         url = made.enter_context(database_like(self._administration, self._template))
         self._made[url] = made
+        self._backends[url] = Backends(url)
+        made.callback(self._backends[url].close)
         self._connect(url)
         return url
 
@@ -287,11 +304,10 @@ def catalogue(connection: psycopg.Connection[Any]) -> tuple[Any, ...] | None:
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
+def engine(databases: DatabasePool, database_url: str) -> Iterator[Engine]:
     """An engine on the test's own database."""
-    engine = create_engine(database_url)
-    yield engine
-    engine.dispose()
+    with databases.engine(database_url) as engine:
+        yield engine
 
 
 def pytest_terminal_summary(

@@ -105,10 +105,8 @@ def any_store(request: pytest.FixtureRequest) -> Store:
 @pytest.fixture
 def partitioned_engine(partitioned_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a database that has the registry's tables partitioned."""
-    with partitioned_databases.lease() as url:
-        engine = create_engine(url)
+    with partitioned_databases.engine() as engine:
         yield engine
-        engine.dispose()
 
 
 @pytest.fixture(

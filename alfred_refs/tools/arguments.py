@@ -18,7 +18,7 @@ r"""Tool arguments: JSON repair, pydantic models, shape errors.
 >>> given, repair.removed.total()
 ({'table': 'recipes', 'data': {'name': 'Curry'}}, 1)
 >>> given_as_text = {"table": "recipes", "columns": '["name"]', "limit": "3", "filters": None}
->>> Repair().arguments(given_as_text, argument_type_of(DbRead.model_json_schema()))
+>>> Repair().arguments(given_as_text, arguments_type("db_read"))
 {'table': 'recipes', 'columns': ['name'], 'limit': 3}
 >>> validate_arguments("db_create", given).rows
 [{'name': 'Curry'}]
@@ -42,6 +42,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as dataclasses_field
+from functools import cache
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -782,6 +783,18 @@ TOOLS: Mapping[str, type[Arguments]] = {
 
 for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
     _model.model_rebuild()
+
+
+@cache
+def arguments_schema(tool: str) -> Mapping[str, Any]:
+    """Return the JSON schema of a tool's arguments; it is shared, so copy it before a change."""
+    return TOOLS[tool].model_json_schema()
+
+
+@cache
+def arguments_type(tool: str) -> ArgumentType:
+    """Return the type of a tool's arguments, which is shared too."""
+    return argument_type_of(arguments_schema(tool))
 
 
 # pydantic's error type -> the expected JSON type, where its message names a Python type

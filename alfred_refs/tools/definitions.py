@@ -57,9 +57,9 @@ from alfred_refs.tools.arguments import (
     FILTER_KINDS,
     SEMANTIC,
     TOOLS,
-    DbRead,
     FilterClause,
     alternatives_of,
+    arguments_schema,
     first_shape_error,
 )
 from alfred_refs.tools.call import Call, Setting
@@ -362,7 +362,7 @@ def _applies_to(tool: str, table: ToolTable) -> bool:
 
 def _parameters(tool: str, setting: Setting) -> Schema:
     """Return the schema of a tool's arguments."""
-    given = inline(_with_draft_notes(TOOLS[tool].model_json_schema(), drafts=setting.drafts))
+    given = inline(_with_draft_notes(arguments_schema(tool), drafts=setting.drafts))
     schema = _small(_lean(given))
     fields = schema["properties"]
     # the definition has the description outside of the schema
@@ -393,7 +393,7 @@ def filter_kinds(tool: str, setting: Setting) -> list[Schema]:
 
     Filters inside of groups are `{"$ref": "#/$defs/Filter"}`.
     """
-    kinds = DbRead.model_json_schema()["$defs"]
+    kinds = arguments_schema("db_read")["$defs"]
     clause, *groups = (_lean(kinds[kind]) for kind in FILTER_KINDS)
     clause["properties"] = _clause_fields(tool, setting)
     inside = {"$ref": "#/$defs/Filter"}
@@ -416,7 +416,7 @@ def _filter(tool: str, setting: Setting) -> Schema:
 
 def _clause_fields(tool: str, setting: Setting) -> Schema:
     """Return the schemas of the fields of a condition."""
-    clause: Schema = _lean(DbRead.model_json_schema()["$defs"]["FilterClause"])["properties"]
+    clause: Schema = _lean(arguments_schema("db_read")["$defs"]["FilterClause"])["properties"]
     clause["op"]["enum"] = operators = setting.operators(tool)
     for operator, note in (("contains", _CONTAINS), ("similar", _SIMILAR)):
         clause["op"]["description"] += note if operator in operators else ""

@@ -52,6 +52,7 @@ from alfred_refs.tools.arguments import (
     DbUpdate,
     Repair,
     argument_type_of,
+    arguments_type,
     misplaced_nul,
     validate_arguments,
 )
@@ -492,13 +493,11 @@ class Toolset:
         """Return the type of a tool's arguments; of an unknown tool, any."""
 
         def make() -> ArgumentType:
-            function, model = self.functions.get(tool), TOOLS.get(tool)
-            if function is not None:
-                return argument_type_of(function.parameters)
-            return ArgumentType() if model is None else argument_type_of(model.model_json_schema())
+            return argument_type_of(self.functions[tool].parameters)
 
-        is_known = tool in self.functions or tool in TOOLS
-        return self.memo(("arguments", tool), make) if is_known else ArgumentType()
+        if tool in self.functions:
+            return self.memo(("arguments", tool), make)
+        return arguments_type(tool) if tool in TOOLS else ArgumentType()
 
     def _call_function(
         self, call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair

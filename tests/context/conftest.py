@@ -19,7 +19,7 @@ from tests.tools.models import Cuisine, Dish, Part
 Call = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toolset() -> Toolset:
     """A toolset on the tables of dishes."""
     return Toolset(MODELS, expect="optional")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -34,12 +34,10 @@ def shop_databases(administration: Engine) -> Iterator[DatabasePool]:
 @pytest.fixture
 def shop_engine(shop_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a shop with its rows."""
-    with shop_databases.lease() as url:
-        engine = create_engine(url)
+    with shop_databases.engine() as engine:
         with Session(engine) as session, session.begin():
             shop.stock(session)
         yield engine
-        engine.dispose()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
@@ -35,12 +35,10 @@ def bare_databases(administration: Engine) -> Iterator[DatabasePool]:
 @pytest.fixture
 def bare(bare_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on thirty tables with rows."""
-    with bare_databases.lease() as url:
-        engine = create_engine(url)
+    with bare_databases.engine() as engine:
         with engine.begin() as connection:
             fill(connection)
         yield engine
-        engine.dispose()
 
 
 def found_in(engine: Engine, *tables: str, **options: Any) -> Reflection:

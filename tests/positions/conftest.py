@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
@@ -30,10 +30,8 @@ def gym_databases(administration: Engine) -> Iterator[DatabasePool]:
 @pytest.fixture
 def gym(gym_databases: DatabasePool) -> Iterator[Engine]:
     """An engine on a database with the tables, which are empty."""
-    with gym_databases.lease() as url:
-        engine = create_engine(url)
+    with gym_databases.engine() as engine:
         yield engine
-        engine.dispose()
 
 
 @pytest.fixture

@@ -65,12 +65,10 @@ def kitchens(administration: Engine) -> Iterator[DatabasePool]:
 @pytest.fixture
 def names(kitchens: DatabasePool) -> Iterator[dict[str, Any]]:
     """What an example has at hand, on rows of its own."""
-    with kitchens.lease() as url:
-        engine = create_engine(url)
+    with kitchens.engine() as engine:
         made = world(engine)
         with made["session"]:
             yield made
-        engine.dispose()
 
 
 @pytest.mark.parametrize("name", [*filter(_is_shown, reference.public())])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import psycopg
 import pytest
 from sqlalchemy import Engine, inspect, make_url, text
 
@@ -30,6 +33,59 @@ def test_server_allows_two_phase_commit(engine: Engine) -> None:
     """Two-phase commits, which PostgreSQL has switched off by default, are possible."""
     with engine.connect() as connection:
         assert int(connection.scalar(text("show max_prepared_transactions"))) > 0
+
+
+LEFT = """
+set work_mem = '1MB'; set search_path = pg_catalog; listen news; select pg_advisory_lock(1);
+create temporary table left_behind (id int); prepare left_behind as select 1
+"""
+
+FOUND = """
+select current_setting('work_mem'), current_setting('search_path'),
+    current_setting('application_name'), (select count(*) from pg_prepared_statements),
+    (select count(*) from pg_locks where locktype = 'advisory'), to_regclass('left_behind'),
+    (select count(*) from pg_listening_channels())
+"""
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "in a transaction", "in an error"])
+def test_a_server_process_forgets_what_its_last_connection_did(
+    empty: DatabasePool, end: str
+) -> None:
+    """The next connection, of another engine, has the process, and nothing else of the last."""
+    with empty.lease() as url:
+        with empty.engine(url) as engine, engine.connect() as connection:
+            found = connection.execute(text(FOUND)).one()
+            connection.commit()
+            driver: Any = connection.connection.driver_connection
+            process = driver.info.backend_pid
+            driver.execute(LEFT)
+            if end in {"commit", "rollback"}:
+                getattr(driver, end)()
+            elif end == "in an error":
+                with pytest.raises(psycopg.Error):
+                    driver.execute("select 1 / 0")
+            connection.detach()
+            driver.close()
+        assert driver.closed
+        with pytest.raises(psycopg.OperationalError):
+            driver.execute("select 1")
+        with empty.engine(url) as engine, engine.connect() as connection:
+            assert connection.scalar(text("select pg_backend_pid()")) == process
+            assert connection.execute(text(FOUND)).one() == found
+
+
+def test_a_server_process_that_has_ended_is_not_used_again(empty: DatabasePool) -> None:
+    """The next connection has another one."""
+    with empty.lease() as url:
+        with empty.engine(url) as engine, engine.connect() as connection:
+            process = connection.scalar(text("select pg_backend_pid()"))
+        with connected(url) as other:
+            other.execute(
+                text("select pg_terminate_backend(:process, 5000)"), {"process": process}
+            )
+        with empty.engine(url) as engine, engine.connect() as connection:
+            assert connection.scalar(text("select pg_backend_pid()")) != process
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from pathlib import Path
 
@@ -156,15 +157,18 @@ def test_the_small_run_is_the_default(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It is announced first; tests that arguments select run whole, as do all with `--all`."""
+    """It is announced first; selected tests run whole, as with `--all`; all write bytecode."""
     (project / "tests").mkdir()
     (project / "tests" / "a.py").touch()
-    commands: list[list[str]] = []
-    monkeypatch.setattr(run, "_run", commands.append)
+    commands: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(run, "_run", lambda *command: commands.append(command))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
     run.test(Path("python"), given)
 
-    assert [command[3:] for command in commands] == [called]
+    [(command, environ)] = commands
+    assert command[3:] == called
+    assert environ == {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     assert ("python3 run.py test --all" in capsys.readouterr().err) == announced
 
 

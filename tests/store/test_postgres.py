@@ -37,8 +37,8 @@ from alfred_refs import (
 from alfred_refs.mapping.keys import EntityKey, Ref
 from alfred_refs.store import Address, DraftEdit, NewDraft
 from alfred_refs.store.schema import conversations, counters, mappings, metadata
-from tests.fix_postgres import BETWEEN_TESTS
 from tests.models import Recipe
+from tests.postgres.backends import BETWEEN_TESTS
 
 pytestmark = pytest.mark.tables
 

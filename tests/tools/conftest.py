@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.arguments import TOOLS, Repair, argument_type_of
+from alfred_refs.tools.arguments import Repair, arguments_type
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
 MODELS = [Dish, Part, Cuisine, Serving]
@@ -32,7 +33,13 @@ def counted(
     return answer
 
 
-@pytest.fixture
+@lru_cache(maxsize=1)
+def _validators(toolset: Toolset) -> dict[str, Draft202012Validator]:
+    """Return what checks arguments, by tool; many tests use one toolset, one after another."""
+    return {each["title"]: Draft202012Validator(each) for each in toolset.schemas("json_schema")}
+
+
+@pytest.fixture(scope="session")
 def toolset() -> Toolset:
     """A toolset on all tables but the secret one; its writes need not give labels."""
     return Toolset(MODELS, expect="optional")
@@ -41,18 +48,15 @@ def toolset() -> Toolset:
 @pytest.fixture
 def call(toolset: Toolset, session: RefSession) -> Call:
     """Call a tool with its arguments by name; those that are taken are such as its schema says."""
-    schemas = {each["title"]: each for each in toolset.schemas("json_schema")}
 
     def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
         answer = counted(toolset, session, tool, arguments)
         if "error" not in answer:
-            taken = Repair().arguments(
-                arguments, argument_type_of(TOOLS[tool].model_json_schema())
-            )
+            taken = Repair().arguments(arguments, arguments_type(tool))
             for edit in taken.get("edits", ()):  # what an edit does not take may be null
                 for name in [n for n, each in edit.items() if each is None]:
                     del edit[name]
-            Draft202012Validator(schemas[tool]).validate(taken)
+            _validators(toolset)[tool].validate(taken)
         return answer
 
     return call

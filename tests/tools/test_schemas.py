@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from alfred_refs.errors import SetupError
 from alfred_refs.tools import Hooks, Reading, Toolset
-from alfred_refs.tools.arguments import TOOLS, Operator, Repair, argument_type_of
+from alfred_refs.tools.arguments import TOOLS, Operator, Repair, arguments_type
 from alfred_refs.tools.definitions import Form
 from examples.kitchen.tools import kitchen_tools
 from tests.profiles import examples
@@ -334,7 +334,7 @@ def test_asking_twice_gives_the_same(toolset: Toolset) -> None:
 @pytest.mark.parametrize(("tool", "arguments"), CALLS)
 def test_calls_fit(toolset: Toolset, tool: str, arguments: dict[str, Any]) -> None:
     """What a tool accepts, its schema does; null is left out of both."""
-    taken = Repair().arguments(arguments, argument_type_of(TOOLS[tool].model_json_schema()))
+    taken = Repair().arguments(arguments, arguments_type(tool))
     Draft202012Validator(_schemas(toolset)[tool]).validate(taken)
 
     assert _is_accepted(tool, arguments)
@@ -428,7 +428,7 @@ OFFERED = {name: each["properties"]["table"]["enum"] for name, each in _schemas(
 def test_schemas_and_tools_agree(call: tuple[str, Any]) -> None:
     """What a tool accepts, its schema does: a client that validates holds back no valid call."""
     tool, arguments = call
-    taken = Repair().arguments(arguments, argument_type_of(TOOLS[tool].model_json_schema()))
+    taken = Repair().arguments(arguments, arguments_type(tool))
     accepted = _is_accepted(tool, taken)
 
     offered = isinstance(taken, dict) and taken.get("table") in OFFERED[tool]

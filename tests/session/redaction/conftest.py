@@ -44,15 +44,13 @@ def kitchens(administration: Engine) -> Iterator[DatabasePool]:
 @pytest.fixture
 def kitchen(kitchens: DatabasePool) -> Iterator[Engine]:
     """An engine on a database with these tables, a chef and two platters of theirs."""
-    with kitchens.lease() as url:
-        engine = create_engine(url)
+    with kitchens.engine() as engine:
         with Session(engine) as plain:
             plain.add(Chef(id=CHEF))
             plain.flush()
             plain.add_all([Platter(id=KNOWN, chef_id=CHEF, grade=1), Platter(name="B", grade=2)])
             plain.commit()
         yield engine
-        engine.dispose()
 
 
 @pytest.fixture
