@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 
+import pytest
+
 from tests import profiles
 
 pytest_plugins = [
@@ -18,7 +20,18 @@ pytest_plugins = [
 profiles.register()
 
 
+# they use sessions as applications do, and send no statements of their own
+ONCE = ("tests/cli/", "tests/context/")
+
 _TESTS_BETWEEN, _COUNT = 50, itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of whole folders with `once`."""
+    for item in items:
+        if item.nodeid.startswith(ONCE):
+            item.add_marker("once")
 
 
 def pytest_collection_finish() -> None:

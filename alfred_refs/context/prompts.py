@@ -28,7 +28,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
@@ -57,6 +57,30 @@ NAMES = (
     *("understand", "think"),
 )
 """All templates that there are, each in a file of this name with `.md`."""
+
+
+@cache
+def _environment(directory: Path | None) -> Environment:
+    """Return the environment of a directory's templates and ours.
+
+    Contexts share it: to compile a template takes longer than to render it ten times.
+    """
+    try:
+        import jinja2  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise ContextError(
+            "prompts are rendered by Jinja, which is not installed",
+            "pip install 'alfred_refs[prompts]'",
+        ) from error
+    own = [] if directory is None else [jinja2.FileSystemLoader(directory)]
+    ours = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader([*own, ours]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701  # Markdown for a model; what users write is quoted
+    )
 
 
 class Templates:
@@ -89,30 +113,11 @@ class Templates:
                 )
             self._template(file.stem)
 
-    @cached_property
-    def _environment(self) -> Environment:
-        try:
-            import jinja2  # noqa: PLC0415  # an extra
-        except ImportError as error:
-            raise ContextError(
-                "prompts are rendered by Jinja, which is not installed",
-                "pip install 'alfred_refs[prompts]'",
-            ) from error
-        own = [] if self._directory is None else [jinja2.FileSystemLoader(self._directory)]
-        ours = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-        return jinja2.Environment(
-            loader=jinja2.ChoiceLoader([*own, ours]),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=False,  # noqa: S701  # Markdown for a model; what users write is quoted
-        )
-
     def _template(self, name: str) -> Any:
         from jinja2 import TemplateSyntaxError  # noqa: PLC0415  # an extra
 
         try:
-            return self._environment.get_template(f"{name}.md")
+            return _environment(self._directory).get_template(f"{name}.md")
         except (TemplateSyntaxError, UnicodeDecodeError) as error:
             raise TemplateError(name, f"is broken: {error}", "correct it") from error
 

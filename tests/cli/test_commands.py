@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from alfred_refs import RefRegistry
 from tests.cli.seed import KEYS, run, seed
 
-pytestmark = [pytest.mark.tables, pytest.mark.once]
+pytestmark = pytest.mark.tables
 
 HOSTILE = "\x1b[31mred\x1b[0m\r\n\x7f\u202e[bold]x[/bold]"
 

@@ -17,7 +17,7 @@ from alfred_refs import RefRegistry, UnknownConversationError
 from alfred_refs.cli.commands import alfred_refs
 from tests.cli.seed import KEYS, UNUSED, run, seed
 
-pytestmark = [pytest.mark.tables, pytest.mark.once]
+pytestmark = pytest.mark.tables
 
 
 @pytest.fixture(autouse=True)

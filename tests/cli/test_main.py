@@ -16,8 +16,6 @@ from alfred_refs.cli.commands import alfred_refs
 from alfred_refs.store import schema
 from tests.readme import README
 
-pytestmark = pytest.mark.once
-
 SCRIPT = Path(sys.executable).with_name("alfred-refs")
 
 # runs the script in its own interpreter, as one that lacks a package

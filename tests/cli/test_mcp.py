@@ -29,8 +29,6 @@ from tests.integrations import shop
 from tests.integrations.bare import KEYS, LEFT_OUT, fill, make
 from tests.integrations.conftest import shop_databases, shop_engine
 
-pytestmark = pytest.mark.once
-
 __all__ = ["shop_databases", "shop_engine"]
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,6 @@ from alfred_refs.cli.commands import alfred_refs
 from alfred_refs.store.schema import migrate
 from tests.cli import seed
 
-pytestmark = pytest.mark.once
-
 # every command, with what it needs
 COMMANDS = {
     "migrate": [],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,8 +29,6 @@ from alfred_refs.tools import Hooks, Reading, Ref, Toolset
 from alfred_refs.tools.tables import Verb
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part, Serving
-
-pytestmark = pytest.mark.once  # texts: no series of SQLAlchemy changes them
 
 
 class Meaning(Hooks):
@@ -111,6 +110,7 @@ class Guest(BaseModel):
     vegan: bool = False
 
 
+@cache
 def made(option: str) -> Toolset:
     """Return the toolset of an option."""
     given, _ = OPTIONS[option]

@@ -37,6 +37,7 @@ from alfred_refs import (
 from alfred_refs.mapping.keys import EntityKey, Ref
 from alfred_refs.store import Address, DraftEdit, NewDraft
 from alfred_refs.store.schema import conversations, counters, mappings, metadata
+from tests.fix_postgres import connected
 from tests.models import Recipe
 from tests.postgres.backends import BETWEEN_TESTS
 
@@ -81,22 +82,24 @@ def pooled(request: pytest.FixtureRequest, narrow: Engine) -> Iterator[Engine]:
     engine.dispose()
 
 
+CUT_OTHERS = text(
+    "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+    "where datname = current_database() and pid <> pg_backend_pid()"
+)
+
+
 def by_default(engine: Engine, setting: str) -> None:
     """Make a setting the default of every later connection to the database."""
-    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-        connection.execute(text(f"alter database {engine.url.database} set {setting}"))
     engine.dispose()
+    with connected(engine.url.render_as_string(hide_password=False)) as connection:
+        connection.execute(text(f"alter database {engine.url.database} set {setting}"))
+        connection.execute(CUT_OTHERS)  # a process that is used again has the old default
 
 
 def cut_others(engine: Engine) -> None:
     """Close every other connection to the database on the server's side."""
     with engine.connect() as connection:
-        connection.execute(
-            text(
-                "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
-                "where datname = current_database() and pid <> pg_backend_pid()"
-            )
-        )
+        connection.execute(CUT_OTHERS)
 
 
 def in_threads(*works: Callable[[], object]) -> list[BaseException]:

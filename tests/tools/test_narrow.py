@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -14,6 +15,8 @@ from tests.models import Key
 from tests.tools.conftest import MODELS, counted
 from tests.tools.models import Dish, Part
 from tests.tools.test_mappings import Base, Piece, Whole
+
+pytestmark = pytest.mark.once
 
 Named = dict[str, Any]
 

@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine
 
 from alfred_refs import tools
 from alfred_refs.errors import BadRefError
 from alfred_refs.tools import errors, faults
+
+pytestmark = pytest.mark.once
 
 PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
 BLOCK = re.compile(r"```(python|json|text)\n(.*?)```", re.DOTALL)

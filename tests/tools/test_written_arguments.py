@@ -20,6 +20,8 @@ from alfred_refs.tools import Ref, Toolset
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
+pytestmark = pytest.mark.once
+
 PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
 
 KINDS = ("absent", "null", '""', "JSON text", "one object", "number as text")
