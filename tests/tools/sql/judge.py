@@ -18,6 +18,7 @@ from uuid import UUID
 from pydantic_core import to_jsonable_python
 from sqlalchemy.exc import DBAPIError
 
+from alfred_refs.tools.serialization import is_number
 from tests.tools.sql.world import ANN, World
 
 _REF = re.compile(r"'((?:product|category|order)_\d+)'")
@@ -141,8 +142,9 @@ def _plain(value: Any, refs: Mapping[Any, str], entity: str | None) -> Any:
         return {name: _plain(each, refs, None) for name, each in value.items()}
     if isinstance(value, UUID):
         return refs.get(value, str(value))
-    if type(value) is int and entity is not None:
-        return refs.get((entity, value), value)
+    if type(value) is int:
+        shown = value if is_number(value) else str(value)
+        return shown if entity is None else refs.get((entity, value), shown)
     return value if isinstance(value, bool | int | str) else to_jsonable_python(value)
 
 
