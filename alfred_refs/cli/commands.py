@@ -20,7 +20,7 @@ recipe_2  Toast  -
 | commands | are for |
 | --- | --- |
 | `migrate`, `current` | the registry's tables |
-| `list`, `show`, `activity`, `resolve`, `stats` | reading conversations |
+| `list`, `show`, `activity`, `history`, `resolve`, `stats` | reading conversations |
 | `export`, `import`, `fork`, `forget`, `prune` | making and removing conversations |
 | `audit` | finding keys in logs |
 
@@ -66,7 +66,7 @@ from alfred_refs.cli.mcp import mcp
 if TYPE_CHECKING:
     from alfred_refs.conversation import Draft, RefEntry, RefRegistry
     from alfred_refs.mapping import Ref
-    from alfred_refs.store import ConversationInfo
+    from alfred_refs.store import CallEntry, ChangeEntry, ConversationInfo
 
 _T = TypeVar("_T")
 
@@ -87,6 +87,16 @@ _ACTIVITY_COLUMNS = {
     "actor": "by",
     "turns": "turns",
     "reason": "retained",
+}
+
+_CALL_COLUMNS = {
+    "number": "call",
+    "turn": "turn",
+    "tool": "tool",
+    "by": "by",
+    "state": "state",
+    "decided_by": "decided by",
+    "changes": "rows",
 }
 
 _OWNER_HELP = "All conversations of OWNER; with CONVERSATION, only if it is OWNER's."
@@ -265,6 +275,55 @@ def activity(registry: RefRegistry, printer: Printer, conversation: str, turns: 
         for entry in record.entries
     )
     printer.print_rows({"turn": record.turn}, "activity", rows, _ACTIVITY_COLUMNS)
+
+
+@alfred_refs.command()
+@conversation_argument
+@click.option("--turn", type=int, help="Calls of this turn only.")
+@click.option("--ref", metavar="REF", help="Calls that changed this row only.")
+@click.option("--limit", default=50, show_default=True, help="Number of calls, the last ones.")
+@click.option("--values", is_flag=True, help="Include values before and after, in JSON.")
+@on_registry
+def history(
+    registry: RefRegistry,
+    printer: Printer,
+    conversation: str,
+    *,
+    turn: int | None,
+    ref: str | None,
+    limit: int,
+    values: bool,
+) -> None:
+    """Show the calls of a conversation that are kept, with the rows that they changed.
+
+    Values are included in JSON, and with --values only: they may have keys, such as integers, that
+    are not recognized here.
+    """
+    chat = open_conversation(registry, registry.describe(conversation))
+    entries = chat.calls.select(turn=turn, ref=ref, limit=limit)
+    changes: dict[int, list[ChangeEntry]] = {}
+    for change in chat.calls.changes([entry.number for entry in entries]):
+        changes.setdefault(change.call, []).append(change)
+    rows = (
+        _history_row(entry, changes.get(entry.number, []), printer, values=values)
+        for entry in entries
+    )
+    printer.print_rows({}, "calls", map(chat.scrub, rows), _CALL_COLUMNS)
+
+
+def _history_row(
+    entry: CallEntry, changes: Iterable[ChangeEntry], printer: Printer, *, values: bool
+) -> Row:
+    row = {
+        name: getattr(entry, name)
+        for name in ("number", "turn", "tool", "state", "actor", "user", "decided_by", "reason")
+    }
+    if printer.as_json:
+        names = ["table", "ref", "label", "action", *(["before", "after"] if values else [])]
+        said = [{name: getattr(change, name) for name in names} for change in changes]
+        return {**row, "asked_at": entry.asked_at.isoformat(), "changes": said}
+    named = (f"{change.ref or change.table} {change.action}" for change in changes)
+    return {**row, "by": entry.user or entry.actor, "changes": ", ".join(named)}
 
 
 @alfred_refs.command()

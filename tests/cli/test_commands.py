@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry
+from alfred_refs.store import Address, ChangeEntry, NewCall
 from tests.cli.seed import KEYS, run, seed
 
 pytestmark = pytest.mark.tables
@@ -307,3 +308,26 @@ def test_stats_are_those_of_the_registry(engine: Engine, registry: RefRegistry) 
         "gone": 1,
     }
     assert found["table_bytes"] == kept.table_bytes
+
+
+def test_the_history_has_values_only_where_they_are_asked_for(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """For people it has the refs; keys are replaced."""
+    change = ChangeEntry(
+        *(0, 1, "recipes", "recipe_1", "Butter Chicken", "updated"),
+        key={"id": str(KEYS[0])},
+        before={"name": f"like {KEYS[0]}"},
+        after={"name": "Butter Chicken"},
+    )
+    new = NewCall("db_update", {"table": "recipes"}, "done", "model", user="bob")
+    registry._store.add_call(Address("chat-7", "ann"), new, [change])
+
+    assert "recipe_1 updated" in run(engine, "history", "chat-7").stdout
+    [call] = document(engine, "history", "chat-7")["calls"]
+    assert (call["number"], call["user"], call["state"]) == (1, "bob", "done")
+    assert call["changes"][0].keys() == {"table", "ref", "label", "action"}
+    [call] = document(engine, "history", "chat-7", "--values")["calls"]
+    assert call["changes"][0]["before"] == {"name": "like recipe_1"}
+    assert document(engine, "history", "chat-7", "--turn", "7") == {"calls": []}
+    assert document(engine, "history", "chat-7", "--ref", "recipe_2") == {"calls": []}

@@ -19,6 +19,7 @@ COMMANDS = {
     "list": [],
     "show": ["chat-7"],
     "activity": ["chat-7"],
+    "history": ["chat-7"],
     "resolve": ["chat-7", "recipe_1"],
     "stats": [],
     "export": ["chat-7"],

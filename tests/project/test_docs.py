@@ -28,7 +28,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
-@pytest.mark.parametrize("name", ["start", "operations"])
+@pytest.mark.parametrize("name", ["start", "operations", "approval", "history"])
 def test_a_page_prints_what_it_says(name: str, engine: Engine) -> None:
     """Run from top to bottom, as a reader would."""
     printed, expected = readme.page(DOCS / f"{name}.md", {"engine": engine, "__name__": "page"})
@@ -77,6 +77,8 @@ def test_what_is_declared_as_text_is_a_key_in_the_database(engine: Engine) -> No
 RUNNERS = {
     "README": "project/test_readme.py",
     "agent-loop": "project/test_docs.py",
+    "approval": "project/test_docs.py",
+    "history": "project/test_docs.py",
     "context": "context/test_page.py",
     "drafts": "session/drafts/test_page.py",
     "integrations": "integrations/test_page.py",
