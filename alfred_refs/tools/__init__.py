@@ -84,7 +84,9 @@ from .toolset import Toolset as Toolset
 
 __all__ = [
     "TOOLS",
+    "Approval",
     "BoundToolset",
+    "CallRecord",
     "DbCreate",
     "DbDelete",
     "DbEditList",
@@ -94,7 +96,10 @@ __all__ = [
     "Filter",
     "FilterClause",
     "Hooks",
+    "Journal",
     "Limits",
+    "Plan",
+    "PlannedRow",
     "Reading",
     "Ref",
     "ToolAnswer",
