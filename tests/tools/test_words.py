@@ -41,10 +41,14 @@ from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.definitions import Form
 from alfred_refs.tools.errors import (
+    call_in_doubt,
+    call_rejected,
     circular_reference,
     fixed_item,
     hidden_items,
     linked_elsewhere,
+    plan_changed,
+    undo_conflict,
 )
 
 Named = dict[str, Any]
@@ -154,6 +158,10 @@ class Raises(Hooks):
             "fixed": fixed_item("lines"),
             "rows": circular_reference("orders"),
             "hidden": hidden_items("lines"),
+            "changed": plan_changed("Delete 1 order."),
+            "rejected": call_rejected(3, "not paid yet"),
+            "doubt": call_in_doubt(3),
+            "undo": undo_conflict(["order_1: count was changed since"]),
             "linked": linked_elsewhere("orders", "tags", "order_tags"),
         }
         if read.semantic in errors:
@@ -215,6 +223,7 @@ CALLS: list[tuple[str, Named]] = [
     ("db_read", semantic("fixed")),
     ("db_read", semantic("rows")),
     ("db_read", semantic("hidden")),
+    *[("db_read", semantic(each)) for each in ("changed", "rejected", "doubt", "undo")],
     ("db_read", semantic("linked")),
     ("db_read", named("order_9")),
     ("db_read", named("customer_1")),

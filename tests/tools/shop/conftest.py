@@ -78,13 +78,13 @@ def registry(shop: Engine) -> RefRegistry:
 
 @pytest.fixture
 def desk_of(shop: Engine, registry: RefRegistry) -> Callable[..., BoundToolset]:
-    """Make a desk; the order has the ref `shop_order_1` in conversation `chat-7`."""
+    """Make a desk; the order has the ref `stall_order_1` in conversation `chat-7`."""
 
     def make(models: Any = MODELS, journal: Any = True, **options: Any) -> BoundToolset:
         sessions = sessionmaker(shop, class_=RefSession)
         toolset = Toolset(models, expect="optional", **options)
         desk = toolset.bind(sessions, registry=registry, journal=journal)
-        desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+        desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
         return desk
 
     return make
@@ -95,6 +95,6 @@ def named(ref: str) -> list[dict[str, Any]]:
     return [{"field": "id", "op": "=", "value": ref}]
 
 
-DELETE = {"table": "shop_orders", "filters": named("shop_order_1")}
+DELETE = {"table": "stall_orders", "filters": named("stall_order_1")}
 UPDATE = {**DELETE, "data": {"status": "paid", "total": 3.45}}
-CREATE = {"table": "shop_orders", "data": {"title": "Chair", "lines": [{"text": "seat"}]}}
+CREATE = {"table": "stall_orders", "data": {"title": "Chair", "lines": [{"text": "seat"}]}}

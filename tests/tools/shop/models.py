@@ -31,17 +31,17 @@ class Base(DeclarativeBase):
 
 
 order_labels = Table(
-    "shop_order_labels",
+    "stall_order_labels",
     Base.metadata,
-    Column("order_id", ForeignKey("shop_orders.id")),
-    Column("label_id", ForeignKey("shop_labels.id")),
+    Column("order_id", ForeignKey("stall_orders.id")),
+    Column("label_id", ForeignKey("stall_labels.id")),
 )
 
 
 class ShopOrder(Base):
     """An order: a trigger writes its status in capitals."""
 
-    __tablename__ = "shop_orders"
+    __tablename__ = "stall_orders"
     __ref_label__ = "title"
 
     id: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
@@ -52,7 +52,7 @@ class ShopOrder(Base):
     wanted_in: Mapped[Any] = mapped_column(INTERVAL, nullable=True)
     marks: Mapped[Any] = mapped_column(ARRAY(JSON), nullable=True)
     details: Mapped[Any] = mapped_column(JSON, nullable=True)
-    after_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("shop_orders.id"))
+    after_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("stall_orders.id"))
     made_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
 
     lines: Mapped[list[ShopLine]] = relationship(
@@ -65,11 +65,11 @@ class ShopOrder(Base):
 class ShopLine(Base):
     """A line of an order: the unit of work deletes it with the order."""
 
-    __tablename__ = "shop_lines"
+    __tablename__ = "stall_lines"
     __ref_label__ = "text"
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
-    order_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("shop_orders.id"))
+    order_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("stall_orders.id"))
     text: Mapped[str]
 
     order: Mapped[ShopOrder] = relationship(back_populates="lines")
@@ -78,10 +78,10 @@ class ShopLine(Base):
 class ShopRemark(Base):
     """A remark: the database deletes it with the order, and no relationship leads to it."""
 
-    __tablename__ = "shop_remarks"
+    __tablename__ = "stall_remarks"
 
     order_id: Mapped[uuid.UUID] = mapped_column(
-        ForeignKey("shop_orders.id", ondelete="CASCADE"), primary_key=True
+        ForeignKey("stall_orders.id", ondelete="CASCADE"), primary_key=True
     )
     number: Mapped[int] = mapped_column(primary_key=True)
     text: Mapped[str]
@@ -90,20 +90,20 @@ class ShopRemark(Base):
 class ShopParcel(Base):
     """A parcel: the database takes the order away from it."""
 
-    __tablename__ = "shop_parcels"
+    __tablename__ = "stall_parcels"
     __ref_label__ = "code"
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
     code: Mapped[str]
     order_id: Mapped[uuid.UUID | None] = mapped_column(
-        ForeignKey("shop_orders.id", ondelete="SET NULL")
+        ForeignKey("stall_orders.id", ondelete="SET NULL")
     )
 
 
 class ShopLabel(Base):
     """A label of orders."""
 
-    __tablename__ = "shop_labels"
+    __tablename__ = "stall_labels"
     __ref_label__ = "name"
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -113,10 +113,10 @@ class ShopLabel(Base):
 class ShopPhoto(Base):
     """A photo: its bytes are not kept."""
 
-    __tablename__ = "shop_photos"
+    __tablename__ = "stall_photos"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    order_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("shop_orders.id"))
+    order_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("stall_orders.id"))
     content: Mapped[bytes] = mapped_column(LargeBinary)
 
 
@@ -125,10 +125,10 @@ event.listen(
     "after_create",
     DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
         """
-        CREATE OR REPLACE FUNCTION shop_capitals() RETURNS trigger LANGUAGE plpgsql AS
+        CREATE OR REPLACE FUNCTION stall_capitals() RETURNS trigger LANGUAGE plpgsql AS
         $$BEGIN NEW.status := upper(NEW.status); RETURN NEW; END$$;
-        CREATE TRIGGER shop_capitals BEFORE INSERT OR UPDATE ON shop_orders
-        FOR EACH ROW EXECUTE FUNCTION shop_capitals()
+        CREATE TRIGGER stall_capitals BEFORE INSERT OR UPDATE ON stall_orders
+        FOR EACH ROW EXECUTE FUNCTION stall_capitals()
         """
     ).execute_if(dialect="postgresql"),
 )

@@ -40,7 +40,7 @@ def test_a_call_waits_for_a_person(desk_of: Desks, stored: Stored) -> None:
 
     assert answer.pending == 1
     assert not answer.failed
-    assert answer.value["pending"]["would"] == "Delete 1 shop order."
+    assert answer.value["pending"]["would"] == "Delete 1 stall order."
     assert stored() == before
     [waiting] = desk.approvals("chat-7")
     assert (waiting.call, waiting.tool, waiting.user) == (1, "db_delete", "bob")
@@ -57,8 +57,8 @@ def test_approving_does_it_once(desk_of: Desks, stored: Stored) -> None:
     after = stored()
     again = desk.approve("chat-7", None, 1, by="eve")
 
-    assert answer.value["deleted"] == ["shop_order_1"]
-    assert after["shop_orders"] == []
+    assert answer.value["deleted"] == ["stall_order_1"]
+    assert after["stall_orders"] == []
     assert again.value == answer.value
     assert stored() == after
     [record] = desk.history("chat-7")
@@ -71,12 +71,12 @@ def test_rejecting_tells_the_model_why(desk_of: Desks, stored: Stored, shop: Eng
     desk, before = desk_of(consent=RULES), stored()
     desk.call("chat-7", None, "db_delete", DELETE)
     with shop.connect() as connection:
-        key = connection.execute(text("SELECT id FROM shop_orders")).scalar_one()
+        key = connection.execute(text("SELECT id FROM stall_orders")).scalar_one()
 
     answer = desk.reject("chat-7", None, 1, by="ann", reason=f"{key} is not paid")
 
     assert code_of(answer) == "rejected"
-    assert "shop_order_1 is not paid" in answer.text
+    assert "stall_order_1 is not paid" in answer.text
     assert desk.approve("chat-7", None, 1, by="eve").value == answer.value
     assert desk.reject("chat-7", None, 1, by="eve").value == answer.value
     assert stored() == before
@@ -88,7 +88,7 @@ def test_calls_that_need_nobody_are_done(desk_of: Desks) -> None:
 
     assert desk.call("chat-7", None, "db_update", UPDATE).value["rows"][0]["status"] == "PAID"
     assert desk.call("chat-7", None, "db_create", CREATE).pending is None
-    assert desk.call("chat-7", None, "db_read", {"table": "shop_orders"}).value["count"] == 2
+    assert desk.call("chat-7", None, "db_read", {"table": "stall_orders"}).value["count"] == 2
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_change_meanwhile(desk_of: Desks, shop: Engine, stored: Stored) -> Non
     desk.call("chat-7", None, "db_delete", DELETE)
     [seen] = desk.approvals("chat-7")
     with shop.begin() as connection:
-        connection.execute(text("UPDATE shop_lines SET text = 'board' WHERE text = 'top'"))
+        connection.execute(text("UPDATE stall_lines SET text = 'board' WHERE text = 'top'"))
     before = stored()
 
     assert (
@@ -137,7 +137,7 @@ def test_a_change_meanwhile(desk_of: Desks, shop: Engine, stored: Stored) -> Non
     [waiting] = desk.approvals("chat-7")
     assert '"board"' in waiting.plan.text
     answer = desk.approve("chat-7", None, 1, by="ann", plan=waiting.plan.token)
-    assert answer.value["deleted"] == ["shop_order_1"]
+    assert answer.value["deleted"] == ["stall_order_1"]
 
 
 def test_a_change_elsewhere_does_not_matter(desk_of: Desks, shop: Engine) -> None:
@@ -145,7 +145,7 @@ def test_a_change_elsewhere_does_not_matter(desk_of: Desks, shop: Engine) -> Non
     desk = desk_of(consent={ShopOrder: "all"})
     desk.call("chat-7", None, "db_update", UPDATE)
     with shop.begin() as connection:
-        connection.execute(text("UPDATE shop_orders SET title = 'Table'"))
+        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
 
     assert code_of(desk.approve("chat-7", None, 1, by="ann")) is None
 
@@ -198,7 +198,7 @@ def test_simultaneous_approvals(desk_of: Desks, stored: Stored, tool: str) -> No
 
     assert len({answer.text for answer in answers}) == 1
     assert not answers[0].failed
-    assert len(stored()["shop_orders"]) == (0 if tool == "db_delete" else 2)
+    assert len(stored()["stall_orders"]) == (0 if tool == "db_delete" else 2)
     assert len([r for r in desk.history("chat-7") if r.state == "done"]) == 1
 
 
@@ -216,7 +216,7 @@ def test_without_a_journal(desk_of: Desks) -> None:
 def test_calls_of_all_conversations(desk_of: Desks) -> None:
     """Calls of all conversations."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-8", None, "db_read", {"table": "shop_orders"})
+    desk.call("chat-8", None, "db_read", {"table": "stall_orders"})
     for chat in ("chat-8", "chat-7"):
         desk.call(chat, None, "db_delete", DELETE)
 
@@ -231,11 +231,11 @@ def test_a_call_in_a_transaction_of_the_application(
     desk = desk_of(consent=RULES)
     with RefSession(shop, conversation=registry.conversation("chat-7")) as session:
         with session.begin():
-            order = session.get(ShopOrder, "shop_order_1")
+            order = session.get(ShopOrder, "stall_order_1")
             order.title = "Table"
             answer = desk.toolset.call(session, "db_delete", DELETE)
             assert "pending" in answer
-        assert session.get(ShopOrder, "shop_order_1").title == "Table"
+        assert session.get(ShopOrder, "stall_order_1").title == "Table"
 
     [waiting] = desk.approvals("chat-7")
     assert '"Table"' in waiting.plan.text
@@ -246,14 +246,14 @@ def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
     registry = RefRegistry(store=MemoryStore())
     toolset = Toolset(MODELS, expect="optional", consent={ShopOrder: ["delete"]})
     desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry, journal=True)
-    desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+    desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
     desk.call("chat-7", None, "db_update", UPDATE)
     desk.call("chat-7", None, "db_delete", DELETE)
 
     answer = desk.approve("chat-7", None, 2, by="ann")
 
-    assert answer.value["deleted"] == ["shop_order_1"]
-    assert stored()["shop_orders"] == []
+    assert answer.value["deleted"] == ["stall_order_1"]
+    assert stored()["stall_orders"] == []
     assert [record.state for record in desk.history("chat-7")] == ["done", "done"]
     assert desk.approve("chat-7", None, 2, by="eve") == answer
 
@@ -263,7 +263,7 @@ def test_a_commit_that_is_lost_is_in_doubt(shop: Engine) -> None:
     registry = RefRegistry(store=MemoryStore())
     toolset = Toolset(MODELS, expect="optional", consent={ShopOrder: ["delete"]})
     desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry)
-    desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+    desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
     desk.call("chat-7", None, "db_delete", DELETE)
 
     def lose(_: object) -> None:
@@ -328,7 +328,7 @@ def test_asynchronous_sessions(shop: Engine, registry: RefRegistry) -> None:
         toolset = Toolset(MODELS, expect="optional", consent=RULES)
         own = RefRegistry(engine)
         desk = toolset.bind(sessions, registry=own, journal=True)
-        await desk.call_async("chat-7", None, "db_read", {"table": "shop_orders"})
+        await desk.call_async("chat-7", None, "db_read", {"table": "stall_orders"})
         with pytest.raises(SetupError, match="aio"):
             desk.plan("chat-7", None, "db_delete", DELETE)
         plan = await desk.aio.plan("chat-7", None, "db_delete", DELETE)

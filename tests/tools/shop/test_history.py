@@ -42,20 +42,20 @@ def test_history_by_turn_and_by_row(desk_of: Desks) -> None:
     assert first.seconds is not None
     assert (second.number, second.turn) == (2, 2)
     changed = (
-        '- shop order "Desk" (shop_order_1): status: OPEN -> PAID; total: 1.50 -> 3.45; '
+        '- stall order "Desk" (stall_order_1): status: OPEN -> PAID; total: 1.50 -> 3.45; '
         "doubled: 3.00 -> 6.90"
     )
     assert lines_of(desk, turn=1) == [changed]
-    assert lines_of(desk, ref="shop_order_1") == [changed]
-    assert [record.number for record in desk.history("chat-7", ref="shop_line_1")] == [2]
+    assert lines_of(desk, ref="stall_order_1") == [changed]
+    assert [record.number for record in desk.history("chat-7", ref="stall_line_1")] == [2]
     assert desk.history("chat-7", turn=3) == []
 
 
 def test_reads_and_refused_calls_are_not_kept(desk_of: Desks) -> None:
     """Reads and refused calls are not kept."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_read", {"table": "shop_lines"})
-    desk.call("chat-7", None, "db_delete", {**DELETE, "filters": named("shop_order_9")})
+    desk.call("chat-7", None, "db_read", {"table": "stall_lines"})
+    desk.call("chat-7", None, "db_delete", {**DELETE, "filters": named("stall_order_9")})
 
     assert desk.history("chat-7") == []
 
@@ -125,7 +125,7 @@ def test_undo_and_redo(desk_of: Desks, stored: Stored, tool: str, given: dict[st
 def test_refs_work_again(desk_of: Desks) -> None:
     """Refs work again."""
     desk = desk_of()
-    shown = {"table": "shop_lines", "columns": ["text"], "order_by": "text"}
+    shown = {"table": "stall_lines", "columns": ["text"], "order_by": "text"}
     rows = desk.call("chat-7", None, "db_read", shown).value["rows"]
     desk.call("chat-7", None, "db_delete", DELETE)
     assert desk.call("chat-7", None, "db_update", UPDATE).failed
@@ -142,7 +142,7 @@ def test_a_turn_is_undone_as_a_whole(desk_of: Desks, stored: Stored) -> None:
     desk.conversation("chat-7").begin_turn()
     desk.call("chat-7", None, "db_update", UPDATE)
     desk.call("chat-7", None, "db_create", CREATE)
-    new = {**UPDATE, "filters": named("shop_order_2")}
+    new = {**UPDATE, "filters": named("stall_order_2")}
     assert not desk.call("chat-7", None, "db_update", new).failed
     desk.call("chat-7", None, "db_update", {**UPDATE, "data": {"title": "Table"}})
     desk.call("chat-7", None, "db_delete", DELETE)
@@ -158,14 +158,14 @@ def test_a_later_change_is_not_lost(desk_of: Desks, shop: Engine, stored: Stored
     desk = desk_of()
     desk.call("chat-7", None, "db_update", UPDATE)
     with shop.begin() as connection:
-        connection.execute(text("UPDATE shop_orders SET status = 'lost'"))
+        connection.execute(text("UPDATE stall_orders SET status = 'lost'"))
     before = stored()
 
     refused = desk.undo("chat-7", call=1, by="ann").refusal
 
     assert refused is not None
     assert refused["code"] == "undo_conflict"
-    assert refused["conflicts"] == ['shop_order_1 "Desk": status was changed since']
+    assert refused["conflicts"] == ['stall_order_1 "Desk": status was changed since']
     assert stored() == before
 
 
@@ -174,7 +174,7 @@ def test_a_change_of_another_column_stays(desk_of: Desks, shop: Engine) -> None:
     desk = desk_of()
     desk.call("chat-7", None, "db_update", UPDATE)
     with shop.begin() as connection:
-        connection.execute(text("UPDATE shop_orders SET title = 'Table'"))
+        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
 
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
     with Session(shop) as session:
@@ -185,10 +185,10 @@ def test_a_change_of_another_column_stays(desk_of: Desks, shop: Engine) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO shop_lines (text, order_id) SELECT 'arm', id FROM shop_orders",
-        "INSERT INTO shop_remarks (number, text, order_id) SELECT 2, '', id FROM shop_orders",
-        "INSERT INTO shop_parcels (id, code, order_id) SELECT gen_random_uuid(), '', id "  # noqa: ISC004
-        "FROM shop_orders",
+        "INSERT INTO stall_lines (text, order_id) SELECT 'arm', id FROM stall_orders",
+        "INSERT INTO stall_remarks (number, text, order_id) SELECT 2, '', id FROM stall_orders",
+        "INSERT INTO stall_parcels (id, code, order_id) SELECT gen_random_uuid(), '', id "  # noqa: ISC004
+        "FROM stall_orders",
     ],
 )
 def test_a_new_row_that_others_refer_to(
@@ -204,7 +204,7 @@ def test_a_new_row_that_others_refer_to(
     refused = desk.undo("chat-7", call=1, by="ann").refusal
 
     assert refused is not None
-    assert 'refers to shop_order_2 "Chair"' in refused["message"]
+    assert 'refers to stall_order_2 "Chair"' in refused["message"]
     assert stored() == before
 
 
@@ -249,13 +249,13 @@ def test_references_in_a_circle_and_unique_values(
         order.after_id = order.id
         session.add(ShopLabel(id=7, name="new"))
     desk, before = desk_of(), stored()
-    desk.call("chat-7", None, "db_read", {"table": "shop_labels"})
+    desk.call("chat-7", None, "db_read", {"table": "stall_labels"})
     desk.conversation("chat-7").begin_turn()
-    label = {"table": "shop_labels", "filters": [{"field": "name", "op": "=", "value": "new"}]}
+    label = {"table": "stall_labels", "filters": [{"field": "name", "op": "=", "value": "new"}]}
     given = {**label, "expect": {"count": 1}}
     assert not desk.call("chat-7", None, "db_delete", given).failed
     assert not desk.call(
-        "chat-7", None, "db_create", {"table": "shop_labels", "data": {"name": "new"}}
+        "chat-7", None, "db_create", {"table": "stall_labels", "data": {"name": "new"}}
     ).failed
     desk.call("chat-7", None, "db_delete", DELETE)
 
@@ -281,7 +281,7 @@ def test_a_plan_that_is_not_true_any_more(desk_of: Desks, shop: Engine, stored: 
     desk.call("chat-7", None, "db_delete", DELETE)
     planned = desk.undo("chat-7", call=1, by="ann", only_plan=True)
     with shop.begin() as connection:
-        connection.execute(text("DELETE FROM shop_parcels"))
+        connection.execute(text("DELETE FROM stall_parcels"))
     before = stored()
 
     assert desk.undo("chat-7", call=1, by="ann", plan=planned.token).refusal is not None
@@ -324,7 +324,7 @@ def test_what_hooks_change_is_undone_too(desk_of: Desks, stored: Stored) -> None
 
     desk, before = desk_of(hooks={ShopOrder: [Touch()]}), stored()
     desk.call("chat-7", None, "db_update", UPDATE)
-    assert any("top!" in row for row in stored()["shop_lines"])
+    assert any("top!" in row for row in stored()["stall_lines"])
 
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
     assert stored() == before
@@ -343,7 +343,7 @@ def test_hooks_are_asked_before_an_undo(desk_of: Desks, stored: Stored) -> None:
     asked.clear()
     desk.undo("chat-7", call=1, by="ann")
 
-    assert asked == [("update", 1, ["shop_order_1"])]
+    assert asked == [("update", 1, ["stall_order_1"])]
     assert stored()
 
 
@@ -374,7 +374,7 @@ def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
     toolset = Toolset(MODELS, expect="optional")
     sessions = sessionmaker(shop, class_=RefSession)
     desk = toolset.bind(sessions, registry=RefRegistry(store=MemoryStore()), journal=True)
-    desk.call("chat-7", None, "db_read", {"table": "shop_orders"})
+    desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
     desk.call("chat-7", None, "db_delete", DELETE)
 
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
@@ -387,7 +387,7 @@ def test_keys_are_in_no_history(desk_of: Desks, shop: Engine) -> None:
     desk = desk_of()
     with shop.connect() as connection:
         keys = [
-            str(key) for key in connection.execute(text("SELECT id FROM shop_orders")).scalars()
+            str(key) for key in connection.execute(text("SELECT id FROM stall_orders")).scalars()
         ]
     desk.call("chat-7", None, "db_delete", DELETE)
     desk.call("chat-7", None, "db_create", CREATE)

@@ -21,17 +21,17 @@ def test_a_delete_names_what_goes_along(desk_of: Desks) -> None:
     plan = desk_of().plan("chat-7", None, "db_delete", DELETE)
 
     assert plan.summary == (
-        "Delete 1 shop order. With it: 1 shop parcel updated, 2 shop lines, "
-        "1 shop order shop label link deleted, 1 row of other tables deleted."
+        "Delete 1 stall order. With it: 1 stall parcel updated, 2 stall lines, "
+        "1 stall order stall label link deleted, 1 row of other tables deleted."
     )
-    link = 'order_id: "Desk" (shop_order_1); label_id: a row without ref'
+    link = 'order_id: "Desk" (stall_order_1); label_id: a row without ref'
     assert plan.text.splitlines()[1:] == [
-        '- shop order "Desk" (shop_order_1)',
+        '- stall order "Desk" (stall_order_1)',
         "With it:",
-        '- shop line "top": deleted',
-        '- shop line "leg": deleted',
-        f"- shop order shop label link: deleted: {link}",
-        '- shop parcel "P1": updated: order_id: "Desk" (shop_order_1) -> nothing',
+        '- stall line "top": deleted',
+        '- stall line "leg": deleted',
+        f"- stall order stall label link: deleted: {link}",
+        '- stall parcel "P1": updated: order_id: "Desk" (stall_order_1) -> nothing',
     ]
 
 
@@ -54,8 +54,8 @@ def test_new_rows_are_numbered_without_a_ref(desk_of: Desks, registry: RefRegist
 
     plan = desk.plan("chat-7", None, "db_create", CREATE)
 
-    assert [row.ref for row in plan.rows] == ["new_shop_order_1", "new_shop_line_1"]
-    assert plan.rows[1].fields["order_id"] == "new_shop_order_1"
+    assert [row.ref for row in plan.rows] == ["new_stall_order_1", "new_stall_line_1"]
+    assert plan.rows[1].fields["order_id"] == "new_stall_order_1"
     assert ([*chat.entries()], registry.counts.minted) == before
 
 
@@ -85,28 +85,28 @@ def test_the_token_is_of_the_effect(desk_of: Desks, shop: Engine) -> None:
     desk = desk_of()
     plan = desk.plan("chat-7", None, "db_update", UPDATE)
     with shop.begin() as connection:
-        connection.execute(text("UPDATE shop_orders SET title = 'Table'"))
+        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
     assert desk.plan("chat-7", None, "db_update", UPDATE).token == plan.token
 
     with shop.begin() as connection:
-        connection.execute(text("UPDATE shop_orders SET status = 'lost'"))
+        connection.execute(text("UPDATE stall_orders SET status = 'lost'"))
     assert desk.plan("chat-7", None, "db_update", UPDATE).token != plan.token
 
 
 def test_a_call_that_would_be_refused(desk_of: Desks) -> None:
     """A call that would be refused."""
-    given = {"table": "shop_orders", "filters": named("shop_order_9")}
+    given = {"table": "stall_orders", "filters": named("stall_order_9")}
 
     plan = desk_of().plan("chat-7", None, "db_delete", given)
 
     assert plan.refusal is not None
     assert plan.refusal["code"] == "unknown_ref"
-    assert plan.text.startswith("Refused: 'shop_order_9'")
+    assert plan.text.startswith("Refused: 'stall_order_9'")
 
 
 def test_constraints_are_checked_at_once(desk_of: Desks) -> None:
     """Constraints are checked at once."""
-    given = {"table": "shop_labels", "data": {"id": 2, "name": "red"}}
+    given = {"table": "stall_labels", "data": {"id": 2, "name": "red"}}
 
     plan = desk_of().plan("chat-7", None, "db_create", given)
 
@@ -136,7 +136,7 @@ def test_a_hook_that_refuses_and_one_that_writes(desk_of: Desks) -> None:
 
     class Log(Hooks):
         def before_write(self, write: Any) -> None:
-            write.session.execute(text("UPDATE shop_labels SET name = 'blue'"))
+            write.session.execute(text("UPDATE stall_labels SET name = 'blue'"))
 
     class Never(Hooks):
         def before_write(self, write: Any) -> None:  # noqa: ARG002
@@ -163,13 +163,13 @@ def test_what_an_undo_cannot_take_back(desk_of: Desks, photo: None) -> None:  # 
     """What an undo cannot take back."""
     plan = desk_of().plan("chat-7", None, "db_delete", DELETE)
 
-    assert plan.lasting == ["content of 1 row in shop_photos"]
+    assert plan.lasting == ["content of 1 row in stall_photos"]
 
 
 def test_drafts_are_not_written(desk_of: Desks) -> None:
     """Drafts are not written."""
     desk = desk_of()
-    given = {"table": "shop_orders", "data": {"title": "Chair"}, "draft": True}
+    given = {"table": "stall_orders", "data": {"title": "Chair"}, "draft": True}
 
     plan = desk.plan("chat-7", None, "db_create", given)
 
@@ -179,7 +179,7 @@ def test_drafts_are_not_written(desk_of: Desks) -> None:
 
 def test_a_read_changes_nothing(desk_of: Desks) -> None:
     """A read changes nothing."""
-    plan = desk_of().plan("chat-7", None, "db_read", {"table": "shop_orders"})
+    plan = desk_of().plan("chat-7", None, "db_read", {"table": "stall_orders"})
 
     assert plan == Plan(tool="db_read")
     assert plan.text == "Change nothing."
@@ -201,8 +201,8 @@ def test_an_own_tool_is_planned(desk_of: Desks) -> None:
     plan = desk.plan("chat-7", None, "ship", {"code": "gone"})
 
     assert plan.text.splitlines() == [
-        "Change 1 shop order.",
-        '- shop order "Desk" (shop_order_1): status: OPEN -> GONE',
+        "Change 1 stall order.",
+        '- stall order "Desk" (stall_order_1): status: OPEN -> GONE',
     ]
 
 
@@ -213,15 +213,15 @@ def test_rows_of_tables_that_are_not_listed_are_counted(desk_of: Desks) -> None:
     plan = desk.plan("chat-7", None, "db_delete", DELETE)
 
     assert plan.others == {"deleted": 4, "updated": 1}
-    assert [row.entity for row in plan.rows] == ["shop_order"]
+    assert [row.entity for row in plan.rows] == ["stall_order"]
 
 
 def test_keys_in_a_plan(desk_of: Desks, shop: Engine) -> None:
     """Keys in a plan."""
     with shop.connect() as connection:
-        keys = connection.execute(text("SELECT id::text FROM shop_orders")).scalars().all()
+        keys = connection.execute(text("SELECT id::text FROM stall_orders")).scalars().all()
     desk = desk_of([*MODELS, ShopRemark])
-    given = {**UPDATE, "data": {"details": {"see": "<shop_order_1>"}}}
+    given = {**UPDATE, "data": {"details": {"see": "<stall_order_1>"}}}
 
     for tool, arguments in (("db_delete", DELETE), ("db_update", given)):
         said = desk.plan("chat-7", None, tool, arguments).model_dump_json()
@@ -231,9 +231,9 @@ def test_keys_in_a_plan(desk_of: Desks, shop: Engine) -> None:
 def test_lists(desk_of: Desks) -> None:
     """Lists."""
     desk = desk_of([ShopOrder, ShopLine])
-    desk.call("chat-7", None, "db_read", {"table": "shop_lines"})
-    given = {"table": "shop_lines", "filters": named("shop_line_1"), "data": {"text": "plate"}}
+    desk.call("chat-7", None, "db_read", {"table": "stall_lines"})
+    given = {"table": "stall_lines", "filters": named("stall_line_1"), "data": {"text": "plate"}}
 
     plan = desk.plan("chat-7", None, "db_update", given)
 
-    assert plan.rows[0].line == '- shop line "plate" (shop_line_1): text: top -> plate'
+    assert plan.rows[0].line == '- stall line "plate" (stall_line_1): text: top -> plate'
