@@ -14,15 +14,15 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Toolset
 from tests.tools.shop.models import (
     Base,
-    ShopLabel,
-    ShopLine,
-    ShopOrder,
-    ShopParcel,
-    ShopPhoto,
-    ShopRemark,
+    StallLabel,
+    StallLine,
+    StallOrder,
+    StallParcel,
+    StallPhoto,
+    StallRemark,
 )
 
-MODELS = [ShopOrder, ShopLine, ShopLabel, ShopParcel]
+MODELS = [StallOrder, StallLine, StallLabel, StallParcel]
 
 Rows = dict[str, list[str]]
 
@@ -32,15 +32,15 @@ def shop(engine: Engine) -> Engine:
     """An engine on a database with one order, and all that belongs to it."""
     Base.metadata.create_all(engine)
     with Session(engine) as session, session.begin():
-        order = ShopOrder(
+        order = StallOrder(
             title="Desk", status="open", total="1.50", marks=[{"a": 1}], details={"x": [1, 2.50]}
         )
-        order.lines = [ShopLine(text="top"), ShopLine(text="leg")]
-        order.labels = [ShopLabel(id=10, name="red")]
+        order.lines = [StallLine(text="top"), StallLine(text="leg")]
+        order.labels = [StallLabel(id=10, name="red")]
         session.add(order)
         session.flush()
-        session.add(ShopRemark(order_id=order.id, number=1, text="soon"))
-        session.add(ShopParcel(id=uuid.uuid4(), code="P1", order_id=order.id))
+        session.add(StallRemark(order_id=order.id, number=1, text="soon"))
+        session.add(StallParcel(id=uuid.uuid4(), code="P1", order_id=order.id))
     return engine
 
 
@@ -48,8 +48,8 @@ def shop(engine: Engine) -> Engine:
 def photo(shop: Engine) -> None:
     """The order has a photo, whose bytes are not kept."""
     with Session(shop) as session, session.begin():
-        order = session.scalars(select(ShopOrder)).one()
-        session.add(ShopPhoto(order_id=order.id, content=b"\x00\x01"))
+        order = session.scalars(select(StallOrder)).one()
+        session.add(StallPhoto(order_id=order.id, content=b"\x00\x01"))
 
 
 @pytest.fixture

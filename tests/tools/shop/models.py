@@ -38,7 +38,7 @@ order_labels = Table(
 )
 
 
-class ShopOrder(Base):
+class StallOrder(Base):
     """An order: a trigger writes its status in capitals."""
 
     __tablename__ = "stall_orders"
@@ -55,14 +55,14 @@ class ShopOrder(Base):
     after_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("stall_orders.id"))
     made_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
 
-    lines: Mapped[list[ShopLine]] = relationship(
+    lines: Mapped[list[StallLine]] = relationship(
         back_populates="order", cascade="all, delete-orphan"
     )
-    labels: Mapped[list[ShopLabel]] = relationship(secondary=order_labels)
-    photos: Mapped[list[ShopPhoto]] = relationship(cascade="all, delete-orphan")
+    labels: Mapped[list[StallLabel]] = relationship(secondary=order_labels)
+    photos: Mapped[list[StallPhoto]] = relationship(cascade="all, delete-orphan")
 
 
-class ShopLine(Base):
+class StallLine(Base):
     """A line of an order: the unit of work deletes it with the order."""
 
     __tablename__ = "stall_lines"
@@ -72,10 +72,10 @@ class ShopLine(Base):
     order_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("stall_orders.id"))
     text: Mapped[str]
 
-    order: Mapped[ShopOrder] = relationship(back_populates="lines")
+    order: Mapped[StallOrder] = relationship(back_populates="lines")
 
 
-class ShopRemark(Base):
+class StallRemark(Base):
     """A remark: the database deletes it with the order, and no relationship leads to it."""
 
     __tablename__ = "stall_remarks"
@@ -87,7 +87,7 @@ class ShopRemark(Base):
     text: Mapped[str]
 
 
-class ShopParcel(Base):
+class StallParcel(Base):
     """A parcel: the database takes the order away from it."""
 
     __tablename__ = "stall_parcels"
@@ -100,7 +100,7 @@ class ShopParcel(Base):
     )
 
 
-class ShopLabel(Base):
+class StallLabel(Base):
     """A label of orders."""
 
     __tablename__ = "stall_labels"
@@ -110,7 +110,7 @@ class ShopLabel(Base):
     name: Mapped[str] = mapped_column(unique=True)
 
 
-class ShopPhoto(Base):
+class StallPhoto(Base):
     """A photo: its bytes are not kept."""
 
     __tablename__ = "stall_photos"
@@ -121,7 +121,7 @@ class ShopPhoto(Base):
 
 
 event.listen(
-    ShopOrder.__table__,
+    StallOrder.__table__,
     "after_create",
     DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy's
         """

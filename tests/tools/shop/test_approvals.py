@@ -19,12 +19,12 @@ from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows
-from tests.tools.shop.models import ShopLabel, ShopLine, ShopOrder, ShopRemark
+from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallRemark
 
 Desks = Callable[..., BoundToolset]
 Stored = Callable[[], Rows]
 
-RULES: Any = {ShopOrder: ["delete"]}
+RULES: Any = {StallOrder: ["delete"]}
 
 
 def code_of(answer: Any) -> Any:
@@ -94,10 +94,10 @@ def test_calls_that_need_nobody_are_done(desk_of: Desks) -> None:
 @pytest.mark.parametrize(
     ("rules", "tool", "given", "needed"),
     [
-        ({ShopLine: ["delete"]}, "db_delete", DELETE, True),  # they go along
-        ({ShopLine: "all"}, "db_create", CREATE, True),
-        ({ShopLine: ["update"]}, "db_create", CREATE, False),
-        ({ShopLabel: "all"}, "db_delete", DELETE, False),
+        ({StallLine: ["delete"]}, "db_delete", DELETE, True),  # they go along
+        ({StallLine: "all"}, "db_create", CREATE, True),
+        ({StallLine: ["update"]}, "db_create", CREATE, False),
+        ({StallLabel: "all"}, "db_delete", DELETE, False),
         (lambda plan: len(plan.rows) > 1, "db_delete", DELETE, True),
         (lambda plan: len(plan.rows) > 1, "db_update", UPDATE, False),
     ],
@@ -110,7 +110,7 @@ def test_rules(desk_of: Desks, rules: Any, tool: str, given: Any, needed: bool) 
 
 
 @pytest.mark.parametrize(
-    "rules", [{ShopRemark: "all"}, {ShopOrder: ["drop"]}, {ShopOrder: "delete"}]
+    "rules", [{StallRemark: "all"}, {StallOrder: ["drop"]}, {StallOrder: "delete"}]
 )
 def test_rules_that_mean_nothing(rules: Any) -> None:
     """Rules that mean nothing."""
@@ -142,7 +142,7 @@ def test_a_change_meanwhile(desk_of: Desks, shop: Engine, stored: Stored) -> Non
 
 def test_a_change_elsewhere_does_not_matter(desk_of: Desks, shop: Engine) -> None:
     """A change elsewhere does not matter."""
-    desk = desk_of(consent={ShopOrder: "all"})
+    desk = desk_of(consent={StallOrder: "all"})
     desk.call("chat-7", None, "db_update", UPDATE)
     with shop.begin() as connection:
         connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
@@ -180,13 +180,13 @@ def test_a_call_that_is_repeated(desk_of: Desks, stored: Stored) -> None:
 def test_simultaneous_approvals(desk_of: Desks, stored: Stored, tool: str) -> None:
     """Simultaneous approvals."""
     given = {"db_delete": DELETE, "db_create": CREATE}[tool]
-    desk = desk_of(consent={ShopOrder: "all"})
+    desk = desk_of(consent={StallOrder: "all"})
     desk.call("chat-7", None, tool, given)
     answers: list[Any] = []
     start = threading.Barrier(4)
 
     def approve(person: str) -> None:
-        other = desk_of(consent={ShopOrder: "all"})  # as another process would make it
+        other = desk_of(consent={StallOrder: "all"})  # as another process would make it
         start.wait()
         answers.append(other.approve("chat-7", None, 1, by=person))
 
@@ -231,11 +231,11 @@ def test_a_call_in_a_transaction_of_the_application(
     desk = desk_of(consent=RULES)
     with RefSession(shop, conversation=registry.conversation("chat-7")) as session:
         with session.begin():
-            order = session.get(ShopOrder, "stall_order_1")
+            order = session.get(StallOrder, "stall_order_1")
             order.title = "Table"
             answer = desk.toolset.call(session, "db_delete", DELETE)
             assert "pending" in answer
-        assert session.get(ShopOrder, "stall_order_1").title == "Table"
+        assert session.get(StallOrder, "stall_order_1").title == "Table"
 
     [waiting] = desk.approvals("chat-7")
     assert '"Table"' in waiting.plan.text
@@ -244,7 +244,7 @@ def test_a_call_in_a_transaction_of_the_application(
 def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
     """The registry in memory is no part of the transaction: the call is claimed before it."""
     registry = RefRegistry(store=MemoryStore())
-    toolset = Toolset(MODELS, expect="optional", consent={ShopOrder: ["delete"]})
+    toolset = Toolset(MODELS, expect="optional", consent={StallOrder: ["delete"]})
     desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry, journal=True)
     desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
     desk.call("chat-7", None, "db_update", UPDATE)
@@ -261,7 +261,7 @@ def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
 def test_a_commit_that_is_lost_is_in_doubt(shop: Engine) -> None:
     """The registry is elsewhere, and the process ends at the commit: nothing is repeated."""
     registry = RefRegistry(store=MemoryStore())
-    toolset = Toolset(MODELS, expect="optional", consent={ShopOrder: ["delete"]})
+    toolset = Toolset(MODELS, expect="optional", consent={StallOrder: ["delete"]})
     desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry)
     desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
     desk.call("chat-7", None, "db_delete", DELETE)
@@ -306,7 +306,7 @@ def test_who_acts_is_known_to_hooks_and_to_the_database(desk_of: Desks) -> None:
             now = text("SELECT nullif(current_setting('alfred.user', true), '')")
             users.append((write.user, write.session.scalar(now)))
 
-    desk = desk_of(hooks={ShopOrder: [Note()]}, consent=RULES)
+    desk = desk_of(hooks={StallOrder: [Note()]}, consent=RULES)
     desk.call("chat-7", None, "db_update", UPDATE, user="bob")
     desk.call("chat-7", None, "db_update", UPDATE)
     assert users[0] == users[1] == ("bob", "bob")  # planned, and done

@@ -16,7 +16,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Journal, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
-from tests.tools.shop.models import ShopLabel, ShopLine, ShopOrder
+from tests.tools.shop.models import StallLabel, StallLine, StallOrder
 
 Desks = Callable[..., BoundToolset]
 Stored = Callable[[], Rows]
@@ -78,7 +78,7 @@ def test_what_is_rolled_back_is_not_kept(desk_of: Desks, shop: Engine) -> None:
 def test_hidden_columns_are_kept_and_not_shown(desk_of: Desks, stored: Stored) -> None:
     """Hidden columns are kept and not shown."""
     before = stored()
-    desk = desk_of(hidden=[ShopOrder.status, ShopOrder.made_at])
+    desk = desk_of(hidden=[StallOrder.status, StallOrder.made_at])
     desk.call("chat-7", None, "db_delete", DELETE)
 
     assert "OPEN" not in str(desk.history("chat-7"))
@@ -88,7 +88,7 @@ def test_hidden_columns_are_kept_and_not_shown(desk_of: Desks, stored: Stored) -
 
 def test_columns_that_are_not_kept(desk_of: Desks, stored: Stored) -> None:
     """Columns that are not kept."""
-    desk = desk_of(journal=Journal(without=[ShopOrder.status]))
+    desk = desk_of(journal=Journal(without=[StallOrder.status]))
     desk.call("chat-7", None, "db_update", UPDATE)
     desk.call("chat-7", None, "db_delete", DELETE)
     before = stored()
@@ -178,7 +178,7 @@ def test_a_change_of_another_column_stays(desk_of: Desks, shop: Engine) -> None:
 
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
     with Session(shop) as session:
-        order = session.scalars(select(ShopOrder)).one()
+        order = session.scalars(select(StallOrder)).one()
         assert (order.title, order.status) == ("Table", "OPEN")
 
 
@@ -213,7 +213,7 @@ def test_a_row_that_came_back_otherwise_and_one_that_is_gone(desk_of: Desks, sho
     desk = desk_of()
     desk.call("chat-7", None, "db_update", UPDATE)
     with Session(shop) as session, session.begin():
-        key = session.scalars(select(ShopOrder.id)).one()
+        key = session.scalars(select(StallOrder.id)).one()
     desk.call("chat-7", None, "db_delete", DELETE)
 
     refused = desk.undo("chat-7", call=1, by="ann").refusal
@@ -221,7 +221,7 @@ def test_a_row_that_came_back_otherwise_and_one_that_is_gone(desk_of: Desks, sho
     assert "does not exist any more" in refused["message"]
 
     with Session(shop) as session, session.begin():
-        session.add(ShopOrder(id=key, title="Other"))
+        session.add(StallOrder(id=key, title="Other"))
     refused = desk.undo("chat-7", call=2, by="ann").refusal
     assert refused is not None
     assert "exists again" in refused["message"]
@@ -245,9 +245,9 @@ def test_references_in_a_circle_and_unique_values(
 ) -> None:
     """Rows refer to each other, and a new row has taken a name that was free meanwhile."""
     with Session(shop) as session, session.begin():
-        order = session.scalars(select(ShopOrder)).one()
+        order = session.scalars(select(StallOrder)).one()
         order.after_id = order.id
-        session.add(ShopLabel(id=7, name="new"))
+        session.add(StallLabel(id=7, name="new"))
     desk, before = desk_of(), stored()
     desk.call("chat-7", None, "db_read", {"table": "stall_labels"})
     desk.conversation("chat-7").begin_turn()
@@ -306,9 +306,9 @@ def test_values_of_a_row_are_erased(desk_of: Desks, shop: Engine, registry: RefR
     """Values of a row are erased."""
     desk = desk_of()
     with Session(shop) as session:
-        key = session.scalars(select(ShopOrder.id)).one()
+        key = session.scalars(select(StallOrder.id)).one()
     desk.call("chat-7", None, "db_delete", DELETE)
-    registry.erase(ShopOrder, key)
+    registry.erase(StallOrder, key)
 
     assert "Desk" not in str([row.model_dump() for row in desk.changes("chat-7")])
     assert desk.undo("chat-7", call=1, by="ann").refusal is not None
@@ -319,10 +319,10 @@ def test_what_hooks_change_is_undone_too(desk_of: Desks, stored: Stored) -> None
 
     class Touch(Hooks):
         def after_write(self, write: Any, rows: Any) -> None:  # noqa: ARG002
-            for line in write.session.scalars(select(ShopLine)):
+            for line in write.session.scalars(select(StallLine)):
                 line.text += "!"
 
-    desk, before = desk_of(hooks={ShopOrder: [Touch()]}), stored()
+    desk, before = desk_of(hooks={StallOrder: [Touch()]}), stored()
     desk.call("chat-7", None, "db_update", UPDATE)
     assert any("top!" in row for row in stored()["stall_lines"])
 
@@ -338,7 +338,7 @@ def test_hooks_are_asked_before_an_undo(desk_of: Desks, stored: Stored) -> None:
         def before_write(self, write: Any) -> None:
             asked.append((write.verb, write.undoes, write.refs))
 
-    desk = desk_of(hooks={ShopOrder: [Ask()]})
+    desk = desk_of(hooks={StallOrder: [Ask()]})
     desk.call("chat-7", None, "db_update", UPDATE)
     asked.clear()
     desk.undo("chat-7", call=1, by="ann")

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Hooks, Plan, ToolError
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
-from tests.tools.shop.models import ShopLine, ShopOrder, ShopRemark
+from tests.tools.shop.models import StallLine, StallOrder, StallRemark
 
 Desks = Callable[..., BoundToolset]
 
@@ -122,7 +122,7 @@ def test_hooks_know_that_it_is_planned(desk_of: Desks) -> None:
             sent.append(write.planned)
             write.notes.append("a mail is sent")
 
-    desk = desk_of(hooks={ShopOrder: [Mail()]})
+    desk = desk_of(hooks={StallOrder: [Mail()]})
 
     plan = desk.plan("chat-7", None, "db_update", UPDATE)
     desk.call("chat-7", None, "db_update", UPDATE)
@@ -142,16 +142,16 @@ def test_a_hook_that_refuses_and_one_that_writes(desk_of: Desks) -> None:
         def before_write(self, write: Any) -> None:  # noqa: ARG002
             raise ToolError("never", "no")
 
-    plan = desk_of(hooks={ShopOrder: [Log()]}).plan("chat-7", None, "db_update", UPDATE)
+    plan = desk_of(hooks={StallOrder: [Log()]}).plan("chat-7", None, "db_update", UPDATE)
     assert plan.lasting == ["SQL as text"]
 
-    plan = desk_of(hooks={ShopOrder: [Never()]}).plan("chat-7", None, "db_update", UPDATE)
+    plan = desk_of(hooks={StallOrder: [Never()]}).plan("chat-7", None, "db_update", UPDATE)
     assert plan.refusal == {"code": "never", "message": "no"}
 
 
 def test_hidden_columns_are_counted(desk_of: Desks) -> None:
     """Hidden columns are counted."""
-    desk = desk_of(hidden=[ShopOrder.doubled])
+    desk = desk_of(hidden=[StallOrder.doubled])
 
     plan = desk.plan("chat-7", None, "db_update", UPDATE)
 
@@ -192,7 +192,7 @@ def test_an_own_tool_is_planned(desk_of: Desks) -> None:
     def ship(session: RefSession, code: str) -> str:
         """Ship all orders."""
         session.execute(text("SELECT 1"))
-        for order in session.query(ShopOrder):
+        for order in session.query(StallOrder):
             order.status = code
         return code
 
@@ -208,7 +208,7 @@ def test_an_own_tool_is_planned(desk_of: Desks) -> None:
 
 def test_rows_of_tables_that_are_not_listed_are_counted(desk_of: Desks) -> None:
     """Rows of tables that are not listed are counted."""
-    desk = desk_of([ShopOrder])
+    desk = desk_of([StallOrder])
 
     plan = desk.plan("chat-7", None, "db_delete", DELETE)
 
@@ -220,7 +220,7 @@ def test_keys_in_a_plan(desk_of: Desks, shop: Engine) -> None:
     """Keys in a plan."""
     with shop.connect() as connection:
         keys = connection.execute(text("SELECT id::text FROM stall_orders")).scalars().all()
-    desk = desk_of([*MODELS, ShopRemark])
+    desk = desk_of([*MODELS, StallRemark])
     given = {**UPDATE, "data": {"details": {"see": "<stall_order_1>"}}}
 
     for tool, arguments in (("db_delete", DELETE), ("db_update", given)):
@@ -230,7 +230,7 @@ def test_keys_in_a_plan(desk_of: Desks, shop: Engine) -> None:
 
 def test_lists(desk_of: Desks) -> None:
     """Lists."""
-    desk = desk_of([ShopOrder, ShopLine])
+    desk = desk_of([StallOrder, StallLine])
     desk.call("chat-7", None, "db_read", {"table": "stall_lines"})
     given = {"table": "stall_lines", "filters": named("stall_line_1"), "data": {"text": "plate"}}
 
