@@ -55,7 +55,7 @@ from alfred_refs.errors import (
 from alfred_refs.store.connections import fault_of
 from alfred_refs.store.postgres_drafts import PAGE, Fetch
 from alfred_refs.store.postgres_refs import PostgresRefs
-from alfred_refs.store.sql import MINE, OF_ROW, UNNOTED, address_parameters, typed_text
+from alfred_refs.store.sql import OF_ROW, UNNOTED, address_parameters, typed_text
 from alfred_refs.store.values import (
     Address,
     CallEntry,
@@ -106,6 +106,14 @@ _SET = {name: f":p_{name}" for name in CallValues.__annotations__} | {
     "plan": "CAST(:p_plan AS json)",
     "answer": "CAST(:p_answer AS json)",
 }
+
+# Finds the conversation's row, and locks it as a foreign key would: it can be updated, as minting
+# does, but not deleted.
+_OWN = f"""
+    SELECT turn, {UNNOTED} AS unnoted FROM alfred_refs_conversation
+    WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
+    FOR KEY SHARE
+"""
 
 # Inserts the rows that calls changed.
 _ADD_CHANGES = """
@@ -192,20 +200,15 @@ class PostgresCalls(PostgresRefs):
                 raise fault.error from None
             raise
 
-    # Adding. The lock on the conversation's row is that of a foreign key: the row can be updated,
-    # as minting does, but not deleted. A transaction of REPEATABLE READ may not see a conversation
-    # that was begun after it: then `p_begun` is its turn.
+    # Adding. A transaction of REPEATABLE READ does not see a conversation that was begun after it:
+    # then `p_begun` is its turn.
 
     _WAIT = typed_text(f"""
         SELECT set_config('lock_timeout', '{_PATIENCE.total_seconds():.0f}s', true)
         WHERE current_setting('lock_timeout') = '0'
     """)
     _ADD_CALL = typed_text(f"""
-        WITH own AS (
-            SELECT turn, {UNNOTED} AS unnoted FROM alfred_refs_conversation
-            WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
-            FOR KEY SHARE
-        ), begun AS (
+        WITH own AS ({_OWN}), begun AS (
             SELECT turn FROM own
             UNION ALL
             SELECT :p_begun WHERE :p_begun IS NOT NULL AND NOT EXISTS (SELECT FROM own)
@@ -296,10 +299,11 @@ class PostgresCalls(PostgresRefs):
             # or else another call got the number at the same time
 
     # Changing. Of several at the same time, each of which expects the state that there is, the
-    # server lets one do it, and shows the others the new state.
+    # server lets one do it, and shows the others the new state. The conversation's row is locked
+    # before the call's, as forgetting does.
 
     _UPDATE_CALL = typed_text(f"""
-        WITH written AS (
+        WITH own AS ({_OWN}), written AS (
             UPDATE alfred_refs_call SET
                 {
         ", ".join(
@@ -316,7 +320,7 @@ class PostgresCalls(PostgresRefs):
             WHERE conversation = :p_conversation
                 AND number = :p_number
                 AND ({_STATE}) = :p_expected
-                AND {MINE}
+                AND EXISTS (SELECT FROM own)
             RETURNING {_ENTRY}
         ), changed AS ({_ADD_CHANGES_OF_WRITTEN})
         SELECT * FROM written
@@ -349,8 +353,11 @@ class PostgresCalls(PostgresRefs):
         return call_entry(rows[0]) if rows else None
 
     _LOCK_CALL = typed_text(f"""
+        WITH own AS ({_OWN})
         SELECT {_ENTRY} FROM alfred_refs_call
-        WHERE conversation = :p_conversation AND number = :p_number AND {MINE}
+        WHERE conversation = :p_conversation
+            AND number = :p_number
+            AND EXISTS (SELECT FROM own)
         FOR UPDATE
     """)
 

@@ -43,7 +43,7 @@ def application(request: pytest.FixtureRequest) -> Iterator[Application]:
     """
     is_partitioned = request.param == "partitioned"
     engine: Engine = request.getfixturevalue("partitioned_engine" if is_partitioned else "engine")
-    wait_at_most(engine, "5s")
+    set_for_database(engine, "lock_timeout", "5s")
     with applied(engine.url, "psycopg" if is_partitioned else request.param) as application:
         yield application
 
@@ -54,11 +54,11 @@ def store(engine: Engine) -> PostgresStore:
     return PostgresStore(engine)
 
 
-def wait_at_most(engine: Engine, duration: str) -> None:
-    """Let new connections to a database wait for no lock for longer."""
+def set_for_database(engine: Engine, name: str, value: str) -> None:
+    """Change a setting of new connections to a database."""
     with engine.begin() as connection:
-        name = engine.url.database
-        connection.execute(text(f"alter database {name} set lock_timeout = '{duration}'"))
+        database = engine.url.database
+        connection.execute(text(f"alter database {database} set {name} = '{value}'"))
     engine.dispose()
 
 
@@ -301,7 +301,7 @@ def test_a_transaction_that_waits_for_itself_is_told_so(
 ) -> None:
     """The registry's connection gives up, and nothing is stored twice."""
     if limit == "the application's":
-        wait_at_most(engine, "200ms")
+        set_for_database(engine, "lock_timeout", "200ms")
     else:
         store._WAIT = text(str(store._WAIT).replace("'30s'", "'200ms'"))
     with engine.connect() as connection:
@@ -336,6 +336,27 @@ def test_forgetting_waits_for_transactions_with_calls_and_leaves_nothing_of_them
         with engine.connect() as connection:
             assert connection.scalar(text(f"select count(*) from alfred_refs_{table}")) == 0
     assert store.add_call(TAKEN, CALL).number == 1
+
+
+@pytest.mark.parametrize("way", ["lock", "update"])
+def test_a_transaction_that_decides_a_call_and_forgetting_do_not_deadlock(
+    store: PostgresStore, engine: Engine, way: str
+) -> None:
+    """Both lock the conversation before its calls: forgetting waits, and the other one goes on."""
+    set_for_database(engine, "deadlock_timeout", "10ms")
+    store.add_call(CHAT, replace(CALL, state="waiting"))
+    with ThreadPoolExecutor() as threads, engine.connect() as connection:
+        if way == "lock":
+            store.lock_call(CHAT, 1, connection)
+        else:
+            store.update_call(CHAT, 1, expected="waiting", connection=connection, state="doing")
+        forgetting = threads.submit(store.forget, CHAT)
+        wait_for_waiting(engine, forgetting)
+        time.sleep(0.1)  # it has looked for deadlocks: the next one to look would give way
+        assert store.add_call(CHAT, CALL, connection=connection).number == 2
+        connection.commit()
+        forgetting.result(9)
+    assert store.calls(CHAT) == []
 
 
 def test_a_call_of_a_conversation_that_is_being_forgotten_begins_it_anew(
