@@ -115,22 +115,27 @@ _OWN = f"""
     FOR KEY SHARE
 """
 
-# Inserts the rows that calls changed.
+# Inserts the rows that calls changed. They are sent as JSON arrays, because psycopg takes long to
+# write an array of texts. Images are copied as they are: `->` and `->>` would decode them, and
+# raise for characters that PostgreSQL has no text for.
 _ADD_CHANGES = """
     INSERT INTO alfred_refs_change
         (conversation, call, place, table_name, ref, label, action, key, before, after)
     SELECT
-        :p_conversation, {0}, new.place, new.table_name, new.ref, new.label, new.action,
-        CAST(new.key AS json), CAST(new.before AS json), CAST(new.after AS json)
-    FROM {1} unnest(
-        {2}CAST(:p_places AS integer[]), CAST(:p_table_names AS text[]), CAST(:p_refs AS text[]),
-        CAST(:p_labels AS text[]), CAST(:p_actions AS text[]), CAST(:p_row_keys AS text[]),
-        CAST(:p_befores AS text[]), CAST(:p_afters AS text[])
-    ) AS new ({3}place, table_name, ref, label, action, key, before, after)
+        :p_conversation, {}, CAST(facts ->> 1 AS integer), facts ->> 2, facts ->> 3, facts ->> 4,
+        facts ->> 5, key,
+        CASE WHEN json_typeof(before) <> 'null' THEN before END,
+        CASE WHEN json_typeof(after) <> 'null' THEN after END
+    FROM {} ROWS FROM (
+        json_array_elements(CAST(:p_facts AS json)),
+        json_array_elements(CAST(:p_key_images AS json)),
+        json_array_elements(CAST(:p_befores AS json)),
+        json_array_elements(CAST(:p_afters AS json))
+    ) AS new (facts, key, before, after)
 """
 
 # The same, as a WITH query of a statement that writes the call.
-_ADD_CHANGES_OF_WRITTEN = _ADD_CHANGES.format("written.number", "written CROSS JOIN", "", "")
+_ADD_CHANGES_OF_WRITTEN = _ADD_CHANGES.format("written.number", "written CROSS JOIN")
 
 _CHANGE = """
     call, place, table_name, ref, label, action, CAST(key AS text) AS key,
@@ -580,9 +585,7 @@ class PostgresCalls(PostgresRefs):
             CAST(:p_answer AS json)
         )
     """)
-    _RESTORE_CHANGES = typed_text(
-        _ADD_CHANGES.format("new.call", "", "CAST(:p_numbers AS integer[]), ", "call, ")
-    )
+    _RESTORE_CHANGES = typed_text(_ADD_CHANGES.format("CAST(facts ->> 0 AS integer)", ""))
 
     @staticmethod
     def _call_parameters(call: CallEntry) -> dict[str, Any]:
@@ -608,22 +611,19 @@ def change_entry(row: Sequence[Any]) -> ChangeEntry:
 
 
 def change_parameters(changes: Sequence[ChangeEntry]) -> dict[str, Any]:
-    """Return the parameters of `_ADD_CHANGES`, and the numbers of the calls."""
+    """Return the parameters of `_ADD_CHANGES`."""
     return {
-        "p_numbers": [change.call for change in changes],
-        "p_places": [change.place for change in changes],
-        "p_table_names": [change.table for change in changes],
-        "p_refs": [change.ref for change in changes],
-        "p_labels": [change.label for change in changes],
-        "p_actions": [change.action for change in changes],
-        "p_row_keys": [json_text(dict(change.key)) for change in changes],
-        "p_befores": [_image(change.before) for change in changes],
-        "p_afters": [_image(change.after) for change in changes],
+        "p_facts": json_text(
+            [[c.call, c.place, c.table, c.ref, c.label, c.action] for c in changes]
+        ),
+        "p_key_images": json_text([_image(c.key) for c in changes]),
+        "p_befores": json_text([_image(c.before) for c in changes]),
+        "p_afters": json_text([_image(c.after) for c in changes]),
     }
 
 
-def _image(values: Mapping[str, str | None] | None) -> str | None:
-    return None if values is None else json_text(dict(values))
+def _image(values: Mapping[str, str | None] | None) -> dict[str, str | None] | None:
+    return None if values is None else dict(values)
 
 
 def _json_or_none(value: Any | None) -> str | None:
