@@ -64,6 +64,7 @@ from alfred_refs.mapping.lineage import (
     SpelledKey,
     Unknown,
     as_json,
+    is_null,
     names_in,
     unknowns_in,
     with_parts,
@@ -210,8 +211,10 @@ def _check_types(expressions: Iterable[Any], shape: KeyShape) -> None:
     """
     if not isinstance(shape, KeyColumn):
         return
-    for expression in expressions:
+    for n, expression in enumerate(expressions):
         if isinstance(expression, BindParameter | Null):  # sent as the type of the column
+            continue
+        if n and is_null(expression):  # the type of a union is that of its first SELECT
             continue
         type_ = getattr(expression.type, "item_type", expression.type)
         if key_type_of(type_) != shape.key_type or is_text_uuid(type_) != shape.as_text:

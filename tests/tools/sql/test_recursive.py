@@ -93,6 +93,7 @@ def test_refs_are_found_behind_null_in_unions_of_unions(session: RefSession) -> 
 
 
 NESTED = (
+    "select code from places where code = {ref} union select null",
     "(select null union select code from places) union select code from places where code = {ref}",
     (
         "select null union select code from places except select inside from places "
