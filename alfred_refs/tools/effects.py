@@ -13,11 +13,12 @@ triggers, defaults and rounding have made of a value.
 ('updated', {'servings': ('2', '8')})
 
 Values are the text that the database makes of them (`CAST(value AS TEXT)`), because every type of
-PostgreSQL reads its own text back, and a custom type of the application would not.
+PostgreSQL reads its own text back, and a custom type of the application would not. Of bytes and of
+types named in `LEFT_OUT` only a digest is kept, which shows that they have changed.
 
 Limits: rows that only triggers change, foreign keys that the metadata does not have, and SQL as
-text are not seen; `Recorder.unseen` says which statements may have changed more. Bytes, and types
-named in `LEFT_OUT`, are not kept.
+text are not seen; `Recorder.unseen` says which statements may have changed more. A row that gets
+another primary key is one that is deleted and one that is created.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any, Final, Literal, Self
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
+    BindParameter,
     Column,
     ColumnElement,
     Connection,
@@ -45,8 +47,15 @@ from sqlalchemy import (
     Text,
     TextClause,
     Update,
+    UpdateBase,
+    and_,
     cast,
     event,
+    false,
+    func,
+    literal,
+    null,
+    or_,
     select,
     true,
     tuple_,
@@ -54,7 +63,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.schema import sort_tables_and_constraints
-from sqlalchemy.sql.operators import and_, eq
+from sqlalchemy.sql import operators
 
 from alfred_refs import sqla
 from alfred_refs.mapping import undecorated_type
@@ -72,6 +81,8 @@ LEFT_OUT: Final = ("VECTOR", "HALFVEC", "SPARSEVEC", "BIT")
 _WRITES: Final = re.compile(
     r"\b(insert|update|delete|merge|truncate|call|copy|do)\b", re.IGNORECASE
 )
+_UNKNOWN: Final = object()
+_NO_VALUES: Final[Mapping[Column[Any], Any]] = {}
 _MOST_SETS: Final = 1_000  # parameter sets of a statement, each of which needs a query
 
 
@@ -134,6 +145,26 @@ class _Edge:
     constraint: ForeignKeyConstraint
     deletes: bool
 
+    def values(
+        self, values: Mapping[Column[Any], Any], *, deletes: bool
+    ) -> Mapping[Column[Any], Any]:
+        """Return the values that the columns of the foreign key get.
+
+        Args:
+            values: those that the referred columns get.
+            deletes: whether the referred rows are deleted.
+        """
+        rule = _rule(self.constraint.ondelete if deletes else self.constraint.onupdate)
+        found: dict[Column[Any], Any] = {}
+        for element in self.constraint.elements:
+            if deletes or element.column in values:
+                if rule == "CASCADE" and not deletes:
+                    found[element.parent] = values[element.column]
+                elif rule in ("SET NULL", "SET DEFAULT"):
+                    is_null = rule == "SET NULL" or element.parent.server_default is None
+                    found[element.parent] = None if is_null else _UNKNOWN
+        return found
+
     def rows_of(self, referred: ColumnElement[bool]) -> ColumnElement[bool]:
         """Return the criterion of the rows that refer to those that meet another."""
         elements = self.constraint.elements
@@ -147,12 +178,21 @@ class _Images:
 
     def __init__(self, table: Table) -> None:
         self.key: Sequence[Column[Any]] = [*table.primary_key] or [*table.columns]
-        self.columns = [column for column in table.columns if not is_left_out(column)]
         self.left_out = [c.name for c in table.columns if is_left_out(c)]
-        self.statement: Select[Any] = select(
-            *self.key, *(cast(each, Text) for each in self.columns)
-        )
         self._table = table
+        self._has_key = bool(table.primary_key)
+        self._names = [column.name for column in table.columns]
+        # rows without a key are known by the text of their columns: not all types have an equality
+        self._keys: Sequence[ColumnElement[Any]] = (
+            self.key if self._has_key else [cast(each, Text) for each in self.key]
+        )
+        self.statement: Select[Any] = select(*self._keys, *map(_kept, table.columns))
+
+    @cached_property
+    def vital(self) -> list[Column[Any]]:
+        """The columns whose values name the row, also in foreign keys that follow a change."""
+        referred = [each.column for edge in self.edges for each in edge.constraint.elements]
+        return list(dict.fromkeys([*self.key, *referred]))
 
     @cached_property
     def edges(self) -> list[_Edge]:
@@ -165,11 +205,60 @@ class _Images:
             and (_acts(constraint.ondelete) or _acts(constraint.onupdate))
         ]
 
-    def image(self, row: Sequence[Any]) -> tuple[Identity, Image]:
-        """Return the primary key and the values of a row of `statement`."""
-        size = len(self.key)
-        names = (column.name for column in self.columns)
-        return tuple(row[:size]), dict(zip(names, row[size:], strict=True))
+    def criterion(self, identities: Iterable[Identity]) -> ColumnElement[bool]:
+        """Return the criterion of rows with these primary keys."""
+        if self._has_key:
+            return sqla.in_keys(self.key, identities)
+        return or_(false(), *map(self._is, identities))
+
+    def alike(self, given: Mapping[str, Any]) -> ColumnElement[bool] | None:
+        """Return the criterion of the rows without key that an INSERT of values makes.
+
+        `None` if the database decides some of the values.
+        """
+        values = []
+        for column in self.key:
+            is_set = column.default is not None or column.server_default is not None
+            if column.key not in given and (is_set or column.computed is not None):
+                return None
+            value = given.get(column.key)
+            values.append(self._text(column, value))
+        return self._is(values)
+
+    def moved(
+        self, identities: Iterable[Identity], values: Mapping[Column[Any], Any]
+    ) -> ColumnElement[bool]:
+        """Return the criterion of rows without key once some of their columns have new values."""
+        new = {column: self._text(column, value) for column, value in values.items()}
+        rows = ([new.get(c, old) for c, old in zip(self.key, i, strict=False)] for i in identities)
+        return or_(false(), *map(self._is, rows))
+
+    @staticmethod
+    def _text(column: Column[Any], value: Any) -> ColumnElement[Any]:
+        return null() if value is None else cast(literal(value, column.type), Text)
+
+    def _is(self, values: Sequence[Any]) -> ColumnElement[bool]:
+        pairs = zip(self._keys, values, strict=False)
+        return and_(*(column.is_not_distinct_from(value) for column, value in pairs))
+
+    def images(self, rows: Iterable[Sequence[Any]]) -> dict[Identity, Image]:
+        """Return rows of `statement`, by primary key.
+
+        Rows without a key that are all the same are numbered.
+        """
+        found, size = dict[Identity, Image](), len(self.key)
+        for row in rows:
+            identity, image = tuple(row[:size]), dict(zip(self._names, row[size:], strict=True))
+            number = 1
+            while not self._has_key and (*identity, number) in found:
+                number += 1
+            found[identity if self._has_key else (*identity, number)] = image
+        return found
+
+
+def _kept(column: Column[Any]) -> ColumnElement[Any]:
+    text = cast(column, Text)
+    return func.md5(text) if is_left_out(column) else text
 
 
 def _rule(rule: str | None) -> str:
@@ -222,6 +311,8 @@ class Recorder:
         self._connection_of: dict[Table, Connection] = {}
         self._before: dict[Table, dict[Identity, Image]] = {}
         self._created: dict[Table, dict[Identity, None]] = {}
+        # rows without a key that are inserted: the criterion that they meet
+        self._added: list[tuple[Table, ColumnElement[bool]]] = []
         self._is_reading = False
         self.unseen: dict[str, None] = {}
 
@@ -247,13 +338,15 @@ class Recorder:
         Rows that are as they were before are left out; rows that others refer to come first.
         """
         found = []
+        for table, criterion in self._added:
+            self._created.setdefault(table, {}).update(dict.fromkeys(self._read(table, criterion)))
         for table in ordered({*self._before, *self._created}):
             before, created = self._before.get(table, {}), self._created.get(table, {})
             identities = [*before, *(each for each in created if each not in before)]
             images, after = images_of(table), dict[Identity, Image]()
             for start in range(0, len(identities), _MOST_SETS):
                 part = identities[start : start + _MOST_SETS]
-                after |= self._read(table, sqla.in_keys(images.key, part))
+                after |= self._read(table, images.criterion(part))
             for identity in identities:
                 was, is_ = before.get(identity), after.get(identity)
                 if was != is_:
@@ -297,17 +390,39 @@ class Recorder:
     ) -> None:
         if self._is_reading:
             return
-        if isinstance(element, Update | Delete):
-            table = self._table_of(element, connection)
-            if table is not None:
-                criteria = _criteria(element, table, [*many] or [one or {}])
-                for criterion, parameters in criteria:
-                    self._look(table, criterion, parameters, deletes=isinstance(element, Delete))
-        elif not isinstance(element, Insert):
-            text = element if isinstance(element, str) else getattr(element, "text", "")
-            is_text = isinstance(element, str | TextClause)
-            if is_text and _WRITES.search(text) and "alfred_refs_" not in text:
-                self.unseen["SQL as text"] = None
+        if isinstance(element, UpdateBase):
+            table, sets = self._table_of(element, connection), [*many] or [one or {}]
+            if table is None:
+                return
+            if isinstance(element, Insert):
+                self._before_insert(table, sets)
+            elif isinstance(element, Update | Delete):
+                self._before_change(table, element, sets)
+            return
+        text = element if isinstance(element, str) else getattr(element, "text", "")
+        is_text = isinstance(element, str | TextClause)
+        if is_text and _WRITES.search(text) and "alfred_refs_" not in text:
+            self.unseen["SQL as text"] = None
+
+    def _before_change(
+        self, table: Table, statement: Update | Delete, sets: Sequence[Mapping[str, Any]]
+    ) -> None:
+        deletes = isinstance(statement, Delete)
+        vital = {} if deletes else _vital_values(statement, table, sets)
+        if not vital:
+            for criterion, parameters in _criteria(statement, table, sets):
+                self._look(table, criterion, parameters, deletes=deletes)
+        for each, values in vital.items():
+            for criterion, parameters in _criteria(statement, table, [sets[each]]):
+                self._look(table, criterion, parameters, values, deletes=False)
+
+    def _before_insert(self, table: Table, sets: Sequence[Mapping[str, Any]]) -> None:
+        """Read the rows that new rows without a key are the same as."""
+        for each in () if table.primary_key else sets:
+            alike = images_of(table).alike(each)
+            if alike is not None:
+                self._look(table, alike, {}, deletes=False)
+                self._added.append((table, alike))
 
     def _after_execute(
         self, connection: Connection, element: Any, many: Any, one: Any, _: object, result: Any
@@ -317,7 +432,10 @@ class Recorder:
         table = self._table_of(element, connection)
         if table is None:
             return
-        identities = _inserted(table, element, [*many] or [one or {}], result)
+        sets = [*many] or [one or {}]
+        identities = _inserted(table, element, sets, result) if table.primary_key else []
+        if not table.primary_key and any(images_of(table).alike(each) is None for each in sets):
+            identities = None
         if identities is None:
             self.unseen[f"an INSERT into {table.name}"] = None
         else:
@@ -331,25 +449,52 @@ class Recorder:
         return table
 
     def _look(
-        self, table: Table, criterion: ColumnElement[bool], parameters: Any, *, deletes: bool
+        self,
+        table: Table,
+        criterion: ColumnElement[bool],
+        parameters: Any,
+        values: Mapping[Column[Any], Any] = _NO_VALUES,
+        *,
+        deletes: bool,
     ) -> None:
         """Read rows that a statement is about to change, and those that change along.
 
         It may be more rows than are changed: `changes` leaves out those that stay as they were.
+
+        Args:
+            table: of the rows.
+            criterion: which rows.
+            parameters: of the criterion.
+            values: that key columns get.
+            deletes: whether the rows are deleted.
         """
         images, known = images_of(table), self._before.setdefault(table, {})
-        created = self._created.get(table, {})
+        created = self._created.setdefault(table, {})
         read = self._read(table, criterion, parameters)
         fresh = {i: each for i, each in read.items() if i not in known and i not in created}
         known.update(fresh)
         if not read:
             return
-        of_these = sqla.in_keys(images.key, [*read])
+        if any(column in values for column in images.key):
+            if _UNKNOWN in values.values():
+                self.unseen[f"new keys in {table.name}"] = None
+            elif table.primary_key:
+                created.update(
+                    (tuple(values.get(c, old) for c, old in zip(images.key, i, strict=True)), None)
+                    for i in read
+                )
+            else:
+                self._added.append((table, images.moved(read, values)))
+        of_these = images.criterion(read)
         for edge in images.edges:
             self._connection_of.setdefault(edge.table, self._connection_of[table])
             if edge.table is not table or fresh:
                 self._look(
-                    edge.table, edge.rows_of(of_these), {}, deletes=deletes and edge.deletes
+                    edge.table,
+                    edge.rows_of(of_these),
+                    {},
+                    edge.values(values, deletes=deletes),
+                    deletes=deletes and edge.deletes,
                 )
 
     def _read(
@@ -360,7 +505,7 @@ class Recorder:
             rows = self._connection_of[table].execute(
                 images.statement.where(criterion), parameters or {}
             )
-            return dict(map(images.image, rows))
+            return images.images(rows)
 
 
 def _criteria(
@@ -374,14 +519,37 @@ def _criteria(
     if criterion is None:
         criterion = true()
     key, names = images_of(table).key, dict[Any, str]()
-    if getattr(criterion, "operator", None) in (and_, eq):
+    if getattr(criterion, "operator", None) in (operators.and_, operators.eq):
         pairs = sqla.equalities_in(criterion, table)
         names = {column: other.key for column, other in pairs if hasattr(other, "key")}
-    if all(names.get(column) in each for column in key for each in sets):
-        yield sqla.in_keys(key, [[each[names[c]] for c in key] for each in sets]), {}
+    if table.primary_key and all(names.get(c) in each for c in key for each in sets):
+        keys = [tuple(each[names[c]] for c in key) for each in sets]
+        yield images_of(table).criterion(keys), {}
         return
     for each in sets:
         yield criterion, each
+
+
+def _vital_values(
+    statement: Any, table: Table, sets: Sequence[Mapping[str, Any]]
+) -> dict[int, dict[Column[Any], Any]]:
+    """Return the values that an UPDATE gives to keys, by the number of the parameter set."""
+    vital = images_of(table).vital
+    fixed = {
+        getattr(getattr(column, "expression", column), "name", column): value
+        for column, value in sqla.values_of(statement)
+    }
+    found: dict[int, dict[Column[Any], Any]] = {}
+    for number, each in enumerate(sets):
+        for column in vital:
+            value = fixed.get(column.name)
+            if column.key in each:
+                found.setdefault(number, {})[column] = each[column.key]
+            elif isinstance(value, BindParameter):
+                found.setdefault(number, {})[column] = each.get(value.key, value.value)
+            elif value is not None:
+                found.setdefault(number, {})[column] = _UNKNOWN
+    return found if not found else {n: found.get(n, {}) for n in range(len(sets))}
 
 
 def _inserted(
@@ -392,11 +560,10 @@ def _inserted(
         return None
     key = images_of(table).key
     rows: list[Sequence[Any]] = []
-    if table.primary_key:
-        with suppress(InvalidRequestError):  # raised for an explicit RETURNING
-            rows = [tuple(each or ()) for each in result.inserted_primary_key_rows]
-        if not rows or any(None in each for each in rows):
-            rows = [*sqla.returned_identities(result, [*table.primary_key])]
+    with suppress(InvalidRequestError):  # raised for an explicit RETURNING
+        rows = [tuple(each or ()) for each in result.inserted_primary_key_rows]
+    if not rows or any(None in each for each in rows):
+        rows = [*sqla.returned_identities(result, [*table.primary_key])]
     if not rows:
         rows = [
             [each[column.key] for column in key]

@@ -300,7 +300,7 @@ class Namer:
         attributes = attributes_of(change.table)
         for name in names:
             column = None if table is None else table.columns.get(attributes.get(name, ""))
-            if column is None:
+            if column is None or name in change.left_out:
                 hidden += change.action == "updated"
             elif change.action == "updated":
                 before = self.shown(column, change, name, (change.before or {})[name])
@@ -448,8 +448,9 @@ def lasting_effects(changes: Iterable[RowChange]) -> Iterator[str]:
     lost = Counter(
         (change.table.name, name)
         for change in changes
-        if change.action == "deleted"
         for name in change.left_out
+        if (change.before or {}).get(name) is not None
+        if change.action == "deleted" or name in change.changed
     )
     for (table, name), count in lost.items():
         yield f"{name} of {_count(count, 'row')} in {table}"

@@ -329,12 +329,18 @@ def change_entries(named: Sequence[Named], without: Sequence[Any] = ()) -> list[
 def _kept(
     change: RowChange, image: Mapping[str, str | None] | None, without: Iterable[Any]
 ) -> dict[str, str | None] | None:
-    """Return the values of a row that are kept: of an updated row those that changed."""
+    """Return the values of a row that are kept: of an updated row those that changed.
+
+    One that is not kept is null before, and is not there after.
+    """
     if image is None:
         return None
-    names = {*change.changed} if change.action == "updated" else {*image}
     left_out = {column.name for column in without if column.table is change.table}
-    return {name: image[name] for name in image if name in names and name not in left_out}
+    if change.action != "updated":
+        return {name: value for name, value in image.items() if name not in left_out}
+    if image is change.before:  # that a value was changed which is not kept: undo must know
+        return {n: None if n in left_out else image[n] for n in change.changed}
+    return {name: image[name] for name in change.changed if name not in left_out}
 
 
 def pending_answer(number: int, plan: Plan) -> Answer:

@@ -326,11 +326,10 @@ class Toolset:
             token = None
             if self.consent is not None:
                 plan = self.plan(session, request)
-                if plan.refusal is not None:
-                    return {"error": plan.refusal}
-                if self.consent.is_needed(plan):
+                if plan.refusal is None and self.consent.is_needed(plan):
                     return self._ask(chat, request, plan)
-                token = plan.token or None
+                # a refused call is refused again, with refs that exist: a plan mints none
+                token = plan.token or None if plan.refusal is None else ""
             keeper = Keeper(request, journal, token)
             answer = self.supervise(session, request, keeper)
             keeper.settle(chat)

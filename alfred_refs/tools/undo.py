@@ -37,7 +37,7 @@ from alfred_refs import sqla
 from alfred_refs.errors import SetupError
 from alfred_refs.session import RefSession
 from alfred_refs.store import ChangeEntry
-from alfred_refs.tools.effects import Image, Recorder, images_of, ordered
+from alfred_refs.tools.effects import Image, Recorder, images_of, is_left_out, ordered
 from alfred_refs.tools.errors import ToolError, undo_conflict
 
 _COLUMNS = text("""
@@ -76,7 +76,8 @@ class ChangedRow:
         """Return what this and a later change have done together."""
         before, after = self.before, later.after
         if later.before is not None and before is not None:
-            before = {**later.before, **before} if self.after is not None else before
+            kept_before = {n: v for n, v in before.items() if n in (self.after or ())}
+            before = {**later.before, **kept_before} if self.after is not None else before
         if self.after is not None and after is not None:
             after = {**self.after, **after}
         kept = self.is_kept and later.is_kept
@@ -125,7 +126,7 @@ class Undo:
         for row in self._rows:
             columns = self._columns_of(connection, row.table)
             missing = [n for n in {**(row.before or {}), **row.key} if n not in columns]
-            lost = [] if row.after is not None else [n for n in columns if not self._has(row, n)]
+            lost = [name for name in columns if self._is_lost(row, name)]
             if not row.is_kept:
                 self._conflicts.append(f"the values of {row.name} are not kept any more")
             elif missing:
@@ -136,8 +137,18 @@ class Undo:
                 self._check_row(connection, row)
         self._check_references(connection)
 
-    def _has(self, row: ChangedRow, name: str) -> bool:
-        return (row.table, name) in self._generated or name in (row.before or {})
+    def _is_lost(self, row: ChangedRow, name: str) -> bool:
+        """Return whether a value is needed that was not kept."""
+        before, after = row.before, row.after
+        if before is None or (row.table, name) in self._generated:
+            return False
+        if name not in before:
+            return after is None
+        column = row.table.columns.get(name)
+        is_digest = column is not None and is_left_out(column)
+        return (after is not None and name not in after) or (
+            is_digest and before[name] is not None
+        )
 
     def _check_row(self, connection: Connection, row: ChangedRow) -> None:
         found = self._read(connection, row, lock=True)
@@ -182,7 +193,8 @@ class Undo:
                     referring = images.statement.where(
                         (ours[0] if len(ours) == 1 else tuple_(*ours)).in_(referred)
                     )
-                    for _, image in map(images.image, connection.execute(referring, parameters)):
+                    found = images.images(connection.execute(referring, parameters))
+                    for image in found.values():
                         key = ((c.name, image.get(c.name)) for c in images.key)
                         if (table, *key) not in changed:
                             self._conflicts.append(f"a row of {table.name} refers to {row.name}")
@@ -255,19 +267,17 @@ class Undo:
         rows = [row for row in self._rows if row.before is None and row.after is not None]
         for row in sorted(rows, key=lambda row: -order.index(row.table)):
             where, parameters = self._criterion(connection, row)
-            self._send(
-                connection,
-                f"DELETE FROM {self._name(connection, row.table)} WHERE {where}",
-                parameters,
-            )
+            statement = f"DELETE FROM {self._name(connection, row.table)} WHERE {where}"
+            connection.execute(text(statement), parameters)  # it may be gone with another
 
     def _write_new(
         self, connection: Connection, row: ChangedRow, values: Mapping[str, str | None]
     ) -> None:
         said, parameters = self._assigned(connection, row.table, values)
-        listed = ", ".join(self._quoted(connection, name) for name in said)
+        listed = ", ".join(_quoted(name) for name in said)
         self._send(
             connection,
+            row,
             f"INSERT INTO {self._name(connection, row.table)} ({listed}) OVERRIDING SYSTEM VALUE "
             f"VALUES ({', '.join(said.values())})",
             parameters,
@@ -280,15 +290,24 @@ class Undo:
         if not said:
             return
         where, key = self._criterion(connection, row)
-        changes = ", ".join(f"{self._quoted(connection, n)} = {sql}" for n, sql in said.items())
+        changes = ", ".join(f"{_quoted(n)} = {sql}" for n, sql in said.items())
         self._send(
             connection,
+            row,
             f"UPDATE {self._name(connection, row.table)} SET {changes} WHERE {where}",
             {**parameters, **key},
         )
 
-    def _send(self, connection: Connection, statement: str, parameters: Mapping[str, Any]) -> None:
-        connection.execute(text(statement), parameters)
+    def _send(
+        self,
+        connection: Connection,
+        row: ChangedRow,
+        statement: str,
+        parameters: Mapping[str, Any],
+    ) -> None:
+        """Send a statement that changes one row."""
+        if connection.execute(text(statement), parameters).rowcount != 1:
+            raise undo_conflict([f"{row.name} cannot be changed back"])
 
     # SQL
 
@@ -297,7 +316,7 @@ class Undo:
         if table not in self._columns:
             name = self._name(connection, table).replace("\\:", ":")
             found = connection.execute(_COLUMNS, {"name": name}).all()
-            self._columns[table] = {name: type_ for name, type_, _ in found}
+            self._columns[table] = {name: type_.replace(":", "\\:") for name, type_, _ in found}
             self._generated |= {(table, name) for name, _, is_generated in found if is_generated}
         return self._columns[table]
 
@@ -318,12 +337,17 @@ class Undo:
     ) -> tuple[str, dict[str, str | None]]:
         """Return the criterion of a row's key, and its parameters."""
         types, name_of = self._columns_of(connection, row.table), self._name(connection, row.table)
-        said = [
-            f"{name_of}.{self._quoted(connection, name)} "
-            + ("IS NULL" if value is None else f"= CAST(CAST(:key_{n} AS TEXT) AS {types[name]})")
-            for n, (name, value) in enumerate(row.key.items())
-            if name in types
-        ]
+        has_key = bool(row.table.primary_key)
+        said = []
+        for n, (name, value) in enumerate(row.key.items()):
+            column = f"{name_of}.{_quoted(name)}"
+            given = f"CAST(:key_{n} AS TEXT)"
+            if value is None:
+                said.append(f"{column} IS NULL")
+            elif has_key:
+                said.append(f"{column} = CAST({given} AS {types[name]})")
+            else:  # not all types have an equality
+                said.append(f"CAST({column} AS TEXT) = {given}")
         values: dict[str, str | None] = {
             f"key_{n}": value for n, value in enumerate(row.key.values()) if value is not None
         }
@@ -337,19 +361,18 @@ class Undo:
         statement = images.statement.where(text(where))
         if lock:
             statement = statement.with_for_update(of=row.table)
-        return dict(map(images.image, connection.execute(statement, parameters)))
+        return images.images(connection.execute(statement, parameters))
 
     def _name(self, connection: Connection, table: Table) -> str:
         """Return the quoted name of a table, under the connection's `schema_translate_map`."""
-        preparer = connection.dialect.identifier_preparer
         schemas = connection.get_execution_options().get("schema_translate_map") or {}
         schema = schemas.get(table.schema, table.schema)
-        name = preparer.quote(table.name)
-        whole = name if schema is None else f"{preparer.quote_schema(schema)}.{name}"
-        return whole.replace(":", "\\:")
+        return ".".join(_quoted(each) for each in (schema, table.name) if each is not None)
 
-    def _quoted(self, connection: Connection, name: str) -> str:
-        return connection.dialect.identifier_preparer.quote(name).replace(":", "\\:")
+
+def _quoted(name: str) -> str:
+    """Return a quoted name for `text`, which doubles percent signs where the driver wants that."""
+    return '"' + name.replace('"', '""').replace(":", "\\:") + '"'
 
 
 def fold(changes: Iterable[ChangeEntry], tables: Mapping[str, Table]) -> Iterator[ChangedRow]:
@@ -380,6 +403,8 @@ def fold(changes: Iterable[ChangeEntry], tables: Mapping[str, Table]) -> Iterato
         )
         row = ChangedRow(table, change.key, change.before, change.after, name, change.ref, is_kept)
         key = (change.table, repr(sorted(change.key.items())))
+        if key in rows and (rows[key].after is None) is (change.before is not None) and is_kept:
+            raise undo_conflict([f"several rows of {table.name} are the same"])
         rows[key] = rows[key].then(row) if key in rows else row
     yield from rows.values()
 

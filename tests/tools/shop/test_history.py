@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, text
+from sqlalchemy import Engine, event, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
@@ -16,7 +16,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Journal, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
-from tests.tools.shop.models import StallLabel, StallLine, StallOrder
+from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallPhoto
 
 Desks = Callable[..., BoundToolset]
 Stored = Callable[[], Rows]
@@ -238,6 +238,71 @@ def test_bytes_are_not_kept(desk_of: Desks, photo: None, stored: Stored) -> None
     assert refused is not None
     assert "content, which is not kept" in refused["message"]
     assert stored() == before
+
+
+def test_changed_bytes_are_seen(desk_of: Desks, photo: None, stored: Stored) -> None:  # noqa: ARG001
+    """Only a digest of bytes is kept: it shows that they were changed, and an undo is refused."""
+    desk = desk_of()
+
+    @desk.tool
+    def redo_photos(session: RefSession) -> str:
+        """Change all photos."""
+        session.execute(update(StallPhoto).values(content=b"new"))
+        return "done"
+
+    assert desk.plan("chat-7", None, "redo_photos", {}).lasting == [
+        "content of 1 row in stall_photos"
+    ]
+    desk.call("chat-7", None, "redo_photos", {})
+    before = stored()
+
+    refused = desk.undo("chat-7", call=1, by="ann").refusal
+
+    assert refused is not None
+    assert "content, which is not kept" in refused["message"]
+    assert stored() == before
+
+
+def test_an_update_of_a_column_that_is_not_kept(desk_of: Desks, stored: Stored) -> None:
+    """The rest of an update is not undone alone, also where another call deletes the row."""
+    desk = desk_of(journal=Journal(without=[StallOrder.status]))
+    desk.conversation("chat-7").begin_turn()
+    desk.call("chat-7", None, "db_update", UPDATE)
+    after = stored()
+
+    refused = desk.undo("chat-7", turn=1, by="ann").refusal
+    assert refused is not None
+    assert "status, which is not kept" in refused["message"]
+    assert stored() == after
+
+    desk.call("chat-7", None, "db_delete", DELETE)
+    after = stored()
+    refused = desk.undo("chat-7", turn=1, by="ann").refusal
+    assert refused is not None
+    assert "status, which is not kept" in refused["message"]
+    assert stored() == after
+
+
+def test_a_row_with_another_key(desk_of: Desks, stored: Stored, shop: Engine) -> None:
+    """It is one row that is deleted and one that is created."""
+    with Session(shop) as session, session.begin():
+        session.add(StallLabel(id=11, name="blue"))
+    desk, before = desk_of(), stored()
+
+    @desk.tool
+    def renumber(session: RefSession) -> str:
+        """Give a label another key."""
+        blue = StallLabel.name == "blue"
+        session.execute(update(StallLabel).where(blue).values(id=12))
+        return "done"
+
+    desk.call("chat-7", None, "renumber", {})
+    after = stored()
+    assert [row.action for row in desk.changes("chat-7")] == ["deleted", "created"]
+    assert desk.undo("chat-7", call=1, by="ann").refusal is None
+    assert stored() == before
+    assert desk.undo("chat-7", call=2, by="ann").refusal is None
+    assert stored() == after
 
 
 def test_references_in_a_circle_and_unique_values(
