@@ -452,9 +452,10 @@ _COMPARISONS = {
 # PostgreSQL's operators of arrays, and of SQLAlchemy's own ARRAY comparator
 _ARRAY_OPERATORS = {"@>", "<@", "&&"}
 
-# functions that make a string of their arguments, and compare none of them
+# functions that make a string of their arguments, or a list of GROUP BY, and compare none of them
 _COMPOSING = {
     *("concat", "concat_ws", "format", "string_agg", "array_to_string", "to_char"),
+    *("cube", "grouping_sets", "rollup"),
 }
 
 
