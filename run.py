@@ -48,7 +48,8 @@ ENVIRONMENTS = {
     PRE: ROOT / ".venv-pre",
 }
 
-ON_ALL_CORES = ("-n", "auto")
+# contiguous halves, so that most fixtures of a module are made once
+ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 # without these, `test` is the small run; with them, the selected tests run whole, in one process

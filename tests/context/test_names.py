@@ -120,8 +120,9 @@ def own(ref: str) -> list[dict[str, Any]]:
     return [{"field": "id", "op": "=", "value": ref}]
 
 
-@pytest.mark.parametrize("rename", RENAMES)
-@pytest.mark.parametrize("was_draft", [False, True])
+@pytest.mark.parametrize(
+    ("rename", "was_draft"), [*((each, True) for each in RENAMES), (rename_by_model, False)]
+)
 def test_a_renamed_row_has_its_new_name(
     chat: Chat,
     tables: Engine,

@@ -132,7 +132,8 @@ def test_a_prerelease_is_tested_where_there_is_one(
     assert (jobs, done) == (called, ["make", "install"])
 
 
-SMALL = ["-n", "auto", "-m", "not slow", "--hypothesis-profile", "small"]
+ALL_CORES = ["-n", "auto", "--dist", "worksteal"]
+SMALL = [*ALL_CORES, "-m", "not slow", "--hypothesis-profile", "small"]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +141,8 @@ SMALL = ["-n", "auto", "-m", "not slow", "--hypothesis-profile", "small"]
     [
         ([], SMALL, True),
         (["-x", "--cov"], [*SMALL, "-x", "--cov"], True),
-        (["--all"], ["-n", "auto"], False),
-        (["--all", "-m", "not once"], ["-n", "auto", "-m", "not once"], False),
+        (["--all"], ALL_CORES, False),
+        (["--all", "-m", "not once"], [*ALL_CORES, "-m", "not once"], False),
         (["-k", "launcher", "-x"], ["-k", "launcher", "-x"], False),
         (["-m", "slow"], ["-m", "slow"], False),
         (["--lf"], ["--lf"], False),
