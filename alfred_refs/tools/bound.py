@@ -178,7 +178,7 @@ class CallRecord:
     Example:
         >>> for record in desk.history("chat-7", turn=4):
         ...     print(record.number, record.tool, [row.line for row in record.changes])
-        3 db_update ['- recipe "Soup" (recipe_1): servings: 2 -> 4']
+        3 db_update ['- recipe "Soup" (recipe_1): updated: servings: 2 -> 4']
     """
 
     number: int

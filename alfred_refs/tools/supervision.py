@@ -222,7 +222,8 @@ class Keeper(_Supervisor):
         if self._token is not None and self.plan.token != self._token:
             raise HeldBackError(plan_changed(self.plan.summary).to_json())
         if self._journal is not None and (named or recorder.unseen):
-            self._doing = store_call(call, recorder, self._new(), self._entries(named))
+            with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
+                self._doing = store_call(call, recorder, self._new(), self._entries(named))
         return answer
 
     def _new(self) -> NewCall:
@@ -268,13 +269,24 @@ class Approver(_Supervisor):
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """See `Supervisor.finish`: simultaneous approvals wait for each other here."""
         self.plan, named = self._make_plan(call, recorder, answer)
+        with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
+            return self._decide(call, recorder, self.plan, named, answer)
+
+    def _decide(
+        self,
+        call: Call,
+        recorder: Recorder,
+        plan: Plan,
+        named: Sequence[Named],
+        answer: Answer,
+    ) -> Answer:
         calls, number = call.conversation.calls, self._entry.number
         connection = calls.shared(recorder.connections)
         waiting = calls.lock(number, connection)
         if waiting is None or waiting.state != "waiting":
             raise HeldBackError(answer_of(waiting))
-        if self.plan.token != waiting.token:
-            raise HeldBackError(plan_changed(self.plan.summary, number).to_json())
+        if plan.token != waiting.token:
+            raise HeldBackError(plan_changed(plan.summary, number).to_json())
         without = () if self._journal is None else self._journal.without
         changes = change_entries(named, without) if self._journal is not None else []
         values: CallValues = {
@@ -458,6 +470,7 @@ def planned_rows(
             action=each.action,
             fields=fields,
             hidden=hidden,
+            is_named=False,  # nobody knows any more what the call asked for
         )
         rows.setdefault(each.call, []).append(row)
     plain = replace_keys(

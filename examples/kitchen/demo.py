@@ -28,6 +28,7 @@ from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys, with_key
 from examples.kitchen.contrast import Contrast, contrasted, measured
 from examples.kitchen.load import load
 from examples.kitchen.models import Base, Recipe
+from examples.kitchen.person import review
 from examples.kitchen.server import missing_extensions
 from examples.kitchen.show import (
     show_check,
@@ -35,6 +36,7 @@ from examples.kitchen.show import (
     show_heading,
     show_in_keys,
     show_in_refs,
+    show_review,
     show_size,
     show_turn,
     show_turn_briefly,
@@ -64,11 +66,12 @@ def run(url: str, console: Console, *, full: bool = False) -> int:
     loaded = _recipes(engine)
     turns, keys = _taken(url, engine, console, full=full)
     new = _recipes(engine) - loaded
-    engine.dispose()
     if full:
         show_heading(console, "the operator: alfred-refs, on the same database")
         for arguments in ASKED:
             show_command(console, arguments, alfred_refs(url, *arguments))
+    show_review(console, review(engine))
+    engine.dispose()
     code = verdict(turns, keys, new, console, contrast)
     if not full:
         console.print("each exchange beside what the database holds: python3 run.py demo --full")

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.kitchen.contrast import TOOLS, USER, Call, Contrast, answer
+from examples.kitchen.person import Review
 from examples.kitchen.transcript import Exchange, Turn
 
 WIDTH: Final = 100  # where there is no terminal to ask
@@ -111,6 +112,24 @@ def show_heading(console: Console, heading: str) -> None:
     """Print a line across, with what comes below it."""
     console.print()
     console.rule(Text(heading, "bold"), align="left")
+
+
+def show_review(console: Console, done: Review) -> None:
+    """Print what a person was shown of the model's deletes, decided and undid."""
+    show_heading(console, "a person in the loop: the model wants to delete three recipes")
+    for asked, plan, decided in zip(done.asked, done.plans, done.decided, strict=True):
+        would = asked.value["pending"]["would"]
+        console.print(Text.assemble(("the model is told: ", "dim"), f"pending. {would}"))
+        for line in plan.splitlines()[1:]:
+            console.print(Text.assemble(("  the person sees: ", "dim"), line))
+        error = decided.value.get("error")
+        outcome = "approves" if error is None else f"rejects ({error['message'].split(';')[0]})"
+        console.print(Text.assemble(("  the person: ", "dim"), (outcome, "yellow")))
+    console.print(Text("what changed in that turn?", "dim"))
+    for line in done.changes:
+        console.print(f"  {line}")
+    console.print(Text.assemble(("undo: ", "dim"), done.undone))
+    console.print(Text.assemble(("the recipes there are: ", "dim"), ", ".join(done.left)))
 
 
 def show_command(console: Console, arguments: Sequence[str], said: str) -> None:

@@ -29,6 +29,8 @@ POLICY: Final = RefPolicy(
     labels=dict.fromkeys([User, Recipe, Ingredient, RecipeIngredient, ShoppingItem], "name")
 )
 
+Verb = Literal["create", "update", "delete"]
+
 # whose rows are whose
 OWNERSHIP: Final = Ownership(
     {
@@ -65,11 +67,15 @@ HOOKS: Final[Mapping[type[Any], Sequence[Hooks]]] = {
 }
 
 
-def kitchen_tools(expect: Literal["required", "optional"] = "required") -> Toolset:
+def kitchen_tools(
+    expect: Literal["required", "optional"] = "required",
+    consent: Mapping[type[Any], Sequence[Verb]] | None = None,
+) -> Toolset:
     """Return the toolset of the kitchen.
 
     Args:
         expect: whether writes must give the labels of the rows that they name.
+        consent: which writes a person must approve, by class; none without it.
     """
     return Toolset(
         models=[Recipe, RecipeIngredient, Ingredient, MealPlan, ShoppingItem, Preferences],
@@ -81,4 +87,5 @@ def kitchen_tools(expect: Literal["required", "optional"] = "required") -> Tools
         hooks=HOOKS,
         deduplicate={RecipeIngredient: ("recipe_id", "ingredient_id")},
         expect=expect,
+        consent=consent,
     )

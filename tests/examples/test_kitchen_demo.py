@@ -91,16 +91,17 @@ def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None
 @pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_demo_is_a_screenful(database_url: str) -> None:
-    """A turn in keys, the same in refs, six more by their points, and figures, in this order."""
+    """A turn in keys, the same in refs, six more by their points, a person, and figures."""
     demo = _run(database_url)
     lines = demo.stdout.splitlines()
     headings = [line.split(":")[0].rstrip(" ─") for line in lines if line.endswith("──")]
     assert demo.returncode == 0, demo.stderr
-    assert (len(lines) <= 60, max(map(len, lines)) <= WIDTH) == (True, True), demo.stdout
+    assert (len(lines) <= 75, max(map(len, lines)) <= WIDTH) == (True, True), demo.stdout
     assert headings == [
         "without it",
         "with it",
         "6 turns of a chat, each in a process of its own",
+        "a person in the loop",
         "figures",
     ]
     same = (
