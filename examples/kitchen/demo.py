@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 
 from examples.kitchen import CONVERSATION
 from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys, with_keys, wrongly_saved
-from examples.kitchen.contrast import Contrast, contrasted, measured
+from examples.kitchen.contrast import contrasted, measured
 from examples.kitchen.load import load
 from examples.kitchen.models import Base, Recipe
 from examples.kitchen.person import review
@@ -70,9 +70,11 @@ def run(url: str, console: Console, *, full: bool = False) -> int:
         show_heading(console, "the operator: alfred-refs, on the same database")
         for arguments in ASKED:
             show_command(console, arguments, alfred_refs(url, *arguments))
-    show_review(console, review(engine))
+    reviewed = review(engine)
+    show_review(console, reviewed)
+    keys |= keys_in(engine)
     engine.dispose()
-    code = verdict(turns, keys, new, console, contrast)
+    code = verdict(turns, keys, new, console, [*contrast.texts(), *reviewed.texts()])
     if not full:
         console.print("each exchange beside what the database holds: python3 run.py demo --full")
     return code
@@ -148,7 +150,7 @@ def verdict(
     keys: AbstractSet[uuid.UUID],
     new: int,
     console: Console,
-    contrast: Contrast | None = None,
+    also: Sequence[str] = (),
 ) -> int:
     """Check what the model saw, print what was found, and return the exit code.
 
@@ -157,10 +159,10 @@ def verdict(
         keys: that there were in the database at any time.
         new: how many recipes there are now that were not there before the first turn.
         console: where it is printed.
-        contrast: another turn that the model saw.
+        also: what else was said and seen.
     """
     texts = [text for turn in turns for text in turn.model_side()]
-    seen = texts if contrast is None else [*texts, *contrast.texts()]
+    seen = [*texts, *also]
     leaks = showing_keys(seen, keys)
     named = keys_by_ref(turns)
     several = [ref for ref, keys_of_ref in named.items() if len(keys_of_ref) > 1]

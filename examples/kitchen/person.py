@@ -44,6 +44,11 @@ class Review:
     undone: str
     left: Sequence[str]
 
+    def texts(self) -> list[str]:
+        """Return what the model and the person were told."""
+        answers = [each.text for each in (*self.asked, *self.decided)]
+        return [*answers, *self.plans, *self.changes, self.undone]
+
 
 def review(engine: Engine) -> Review:
     """Let a model delete three recipes of its user, and a person decide."""

@@ -124,4 +124,5 @@ def test_a_key_in_an_answer_of_it_fails_the_demo(
     calls = [replace(call, answer={**call.answer, **more}) for call in turn.calls]
     console = Console(file=StringIO(), width=WIDTH)
     after = Turn(number=1, process=1, point="", user="Thanks.", exchanges=[])
-    assert verdict([after], set(), 0, console, replace(turn, calls=calls)) == code
+    said = replace(turn, calls=calls).texts()
+    assert verdict([after], set(), 0, console, said) == code

@@ -96,7 +96,7 @@ def test_the_demo_is_a_screenful(database_url: str) -> None:
     lines = demo.stdout.splitlines()
     headings = [line.split(":")[0].rstrip(" ─") for line in lines if line.endswith("──")]
     assert demo.returncode == 0, demo.stderr
-    assert (len(lines) <= 75, max(map(len, lines)) <= WIDTH) == (True, True), demo.stdout
+    assert (len(lines) <= 80, max(map(len, lines)) <= WIDTH) == (True, True), demo.stdout
     assert headings == [
         "without it",
         "with it",

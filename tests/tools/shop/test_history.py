@@ -42,8 +42,8 @@ def test_history_by_turn_and_by_row(desk_of: Desks) -> None:
     assert first.seconds is not None
     assert (second.number, second.turn) == (2, 2)
     changed = (
-        '- stall order "Desk" (stall_order_1): updated: status: OPEN -> PAID; total: 1.50 -> 3.45; '
-        "doubled: 3.00 -> 6.90"
+        '- stall order "Desk" (stall_order_1): updated: status: OPEN -> PAID; '
+        "total: 1.50 -> 3.45; doubled: 3.00 -> 6.90"
     )
     assert lines_of(desk, turn=1) == [changed]
     assert lines_of(desk, ref="stall_order_1") == [changed]
