@@ -37,7 +37,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from alfred_refs.mapping.keys import KEY, EntityKey, Key, Ref, parse_ref, token_of
+from alfred_refs.mapping.keys import KEY, EntityKey, Key, Ref, ShownRef, parse_ref, token_of
 from alfred_refs.sqla import Schemas
 from alfred_refs.store import Entry
 
@@ -140,7 +140,8 @@ class RefCache:
             self._labels[ref] = entry.label
 
     def put(self, entity: str, key: Key, ref: str) -> None:
-        """Cache a mapping."""
+        """Cache a mapping; what is shown of it is a marked string."""
+        ref = ShownRef(ref[:])
         self._keys.setdefault(entity, {})[ref] = key
         self.refs_of(entity)[token_of(key)] = ref
 

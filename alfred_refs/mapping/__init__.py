@@ -39,6 +39,7 @@ from .keys import (
     Key as Key,
     Ref as Ref,
     RefPolicy as RefPolicy,
+    ShownRef as ShownRef,
     is_entity_name as is_entity_name,
     parse_draft_ref as parse_draft_ref,
     parse_ref as parse_ref,

@@ -47,6 +47,81 @@ MAX_NUMBER = 2**31 - 1
 """The largest number of a ref: the registry stores it as `integer`."""
 
 
+class ShownRef(str):
+    """A ref that came out of a conversation, as a string.
+
+    A program that copies one into a column of data, whole or inside a document, stores the key
+    there. Text that a model sends is an ordinary string, and stays what it is.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return str.__new__(ShownText, self[:])
+
+    def __copy__(self) -> ShownRef:
+        return self
+
+    def __deepcopy__(self, _: object) -> ShownRef:
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self[:],)
+
+
+class ShownText(ShownRef):
+    """`str()` of a ref: stands for the text of the key, where the ref stands for the key."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
+_MARKED = frozenset({ShownRef, ShownText})
+
+
+def shown_refs_in(value: Any) -> Iterator[ShownRef]:
+    """Yield the refs in a value of a column of data: the value itself, or leaves of a document."""
+    if type(value) in _MARKED:
+        yield value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from shown_refs_in(name)
+            yield from shown_refs_in(each)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from shown_refs_in(each)
+
+
+def with_shown_keys(value: Any, keys: Mapping[str, Key]) -> Any:
+    """Return a value of a column of data with keys in place of the refs in it.
+
+    Args:
+        value: as the program gave it; it is not changed.
+        keys: by ref.
+    """
+    if type(value) in _MARKED:
+        return str(keys[value])
+    return _with_shown_leaves(value, keys) if any(shown_refs_in(value)) else value
+
+
+def _with_shown_leaves(value: Any, keys: Mapping[str, Key]) -> Any:
+    if type(value) in _MARKED:
+        key = keys[value]
+        # JSON has numbers, and neither UUIDs nor tuples
+        return key if type(value) is ShownRef and isinstance(key, int) else str(key)
+    if isinstance(value, Mapping):
+        return {
+            str(keys[name]) if type(name) in _MARKED else name: _with_shown_leaves(each, keys)
+            for name, each in value.items()
+        }
+    for kind in (list, tuple, set, frozenset):
+        if isinstance(value, kind):
+            return kind(_with_shown_leaves(each, keys) for each in value)
+    return value
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
     """A parsed ref. Refs sort naturally: `recipe_2` before `recipe_10`."""

@@ -351,7 +351,9 @@ class RefSession(sqla.HookedSession):
         objects = list(objects)
         if self._translation is not None:
             self._translation.transactions.note_writing()
-            self._translation.boundary.adopt(map(sqla.state_of, objects))
+            states = [*map(sqla.state_of, objects)]
+            self._translation.boundary.adopt(states)
+            self._translation.resolve_copied(states)
         if self._confinement is not None and not self._confinement.is_lifted:
             WriteGuard(self._confinement, self).check_objects(objects)
         super().bulk_save_objects(objects, *args, **options)
@@ -385,6 +387,7 @@ class RefSession(sqla.HookedSession):
             self._translation.transactions.note_writing()
             if not self._translation.boundary.raw:
                 mappings = self._translation.boundary.pending.records(mapped.class_, mappings)
+                mappings = self._translation.with_copied_keys(mappings)
         if self._confinement is not None and not self._confinement.is_lifted:
             guard = WriteGuard(self._confinement, self)
             mappings = guard.confine_records(mapped, mappings, new=new)
@@ -494,8 +497,9 @@ def _before_flush(session: RefSession, flush: UOWTransaction, _: object) -> None
     if translation is not None:
         boundary = translation.boundary
         if not boundary.raw:
-            changed = map(sqla.state_of, (*session.new, *session.dirty))
+            changed = [*map(sqla.state_of, (*session.new, *session.dirty))]
             resolve_assigned_expressions(changed, translation)
+            translation.resolve_copied(changed)
         translation.draft_saving.resolve_new(flush)
         if boundary.looks_ahead:
             for instance in session.dirty:  # may have new keys
@@ -545,6 +549,10 @@ def _after_transaction_create(session: RefSession, transaction: SessionTransacti
     if transaction.nested or transaction.parent is None:
         session._translation.transactions.begin()
     elif sqla.is_flushing(session):
+        if not session._translation.boundary.raw:
+            # an application's `before_flush` may have copied refs since ours
+            changed = map(sqla.state_of, (*session.new, *session.dirty))
+            session._translation.resolve_copied(changed)
         session._translation.boundary.begin_flush()
 
 

@@ -61,8 +61,17 @@ from alfred_refs import sqla
 from alfred_refs.conversation.caches import ExpectedRef
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn, root_of
-from alfred_refs.mapping.keys import DRAFT, EntityKey, Key, parse_ref, token_of
+from alfred_refs.mapping.keys import (
+    DRAFT,
+    EntityKey,
+    Key,
+    parse_ref,
+    shown_refs_in,
+    token_of,
+    with_shown_keys,
+)
 from alfred_refs.session.drafts import DraftObjects, DraftSaving
 from alfred_refs.session.instances import Boundary, holds_key
 from alfred_refs.session.lookups import Identity, MissingRows
@@ -70,6 +79,7 @@ from alfred_refs.session.redaction import ErrorRedaction
 from alfred_refs.session.transactions import ActivityLog, Transactions
 from alfred_refs.sqla import State
 from alfred_refs.statements import (
+    DataRefs,
     InputTarget,
     Plan,
     Plans,
@@ -238,6 +248,52 @@ class Translation:
         rows = MissingRows(session, self.conversation, options.get("bind_arguments"))
         rows.check(entities.name_of(mapper.class_), primary, {refs[0]: primary.key_of(values)})
 
+    # Data
+
+    def keys_of_shown(self, refs: Iterable[str]) -> Mapping[str, Key]:
+        """Return the keys of refs that the program has copied into data: at most one round trip.
+
+        Raises:
+            BadRefError: one is of another conversation.
+        """
+        wanted: list[ExpectedRef] = [(each[:], None) for each in dict.fromkeys(refs)]
+        keys = self.conversation.resolve_pairs(wanted)
+        return {text: key for (text, _), key in zip(wanted, keys, strict=True)}
+
+    def resolve_copied(self, states: Iterable[State]) -> None:
+        """Put keys in place of refs that the program has copied into columns of data.
+
+        They are values of attributes, or leaves of documents and lists.
+
+        Raises:
+            BadRefError: one is of another conversation.
+        """
+        copied = [
+            (state, name, value)
+            for state in states
+            for name, value in _changed_data(state, self.conversation.entities)
+            if any(shown_refs_in(value))
+        ]
+        if copied:
+            keys = self.keys_of_shown(ref for *_, value in copied for ref in shown_refs_in(value))
+            for state, name, value in copied:
+                sqla.replace_value(state, name, with_shown_keys(value, keys))
+
+    def with_copied_keys(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return records with keys in place of refs that the program has copied into data.
+
+        Raises:
+            BadRefError: one is of another conversation.
+        """
+        refs = [*shown_refs_in(records)]
+        if not refs:
+            return records
+        keys = self.keys_of_shown(refs)
+        return [
+            {name: with_shown_keys(value, keys) for name, value in record.items()}
+            for record in records
+        ]
+
     # Errors
 
     def flush_failed(self, error: Exception) -> None:
@@ -322,6 +378,7 @@ def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedSta
         column_keys = _resolve_single(execution, plan.single, values, boundary)
     if column_keys is None:
         column_keys = _resolve_all(execution, plan, values, boundary)
+    _resolve_data(execution, plan, values, translation)
     if column_keys and not execution.is_insert:
         translation.check_missing = partial(_check_rows, execution, column_keys, translation)
     is_write = execution.is_insert or execution.is_update or execution.is_delete
@@ -380,6 +437,16 @@ def _resolve_all(
         in_where=in_where,
     )
     return keys
+
+
+def _resolve_data(
+    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], translation: Translation
+) -> None:
+    """Put keys in place of refs that the program has copied into data."""
+    data = DataRefs.of(execution.statement, values, plan.inputs, execution.parameters)
+    if data.refs:
+        keys = translation.keys_of_shown(data.refs)
+        execution.statement, execution.parameters = data.with_keys(execution.statement, keys)
 
 
 class ResolvedKeys:
@@ -466,6 +533,16 @@ def resolve_assigned_expressions(states: Iterable[State], translation: Translati
             if name in state.mapper.column_attrs:
                 column = state.mapper.column_attrs[name].columns[0]
                 state.dict[name] = _resolve_expression(column, value, translation)
+
+
+def _changed_data(state: State, entities: Entities) -> Iterator[tuple[str, Any]]:
+    """Yield the values of an instance that a flush sends for columns of data."""
+    keys = entities.of_class(state.class_).all
+    for name in [*(state.dict if state.key is None else state.committed_state)]:
+        value = state.dict.get(name)
+        is_text = isinstance(value, str | Mapping | list | tuple | set | frozenset)
+        if is_text and name not in keys and name in state.mapper.column_attrs:
+            yield name, value
 
 
 def _check_data(state: State, name: str, text: str, translation: Translation) -> None:

@@ -78,6 +78,7 @@ from .mappers import (
     orphans_of as orphans_of,
     populated_attributes as populated_attributes,
     related_states as related_states,
+    replace_value as replace_value,
     reverse_of as reverse_of,
     save_in_order as save_in_order,
     set_default as set_default,

@@ -35,6 +35,7 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Column, ColumnDefault, Executable, Table, TextClause
 from sqlalchemy.exc import CircularDependencyError
+from sqlalchemy.ext.mutable import Mutable
 from sqlalchemy.orm import (
     MANYTOONE,
     FromStatement,
@@ -45,6 +46,7 @@ from sqlalchemy.orm import (
     registry,
     unitofwork,
 )
+from sqlalchemy.orm.attributes import set_attribute
 from sqlalchemy.orm.base import (
     DEFAULT_STATE_ATTR,
     NO_VALUE,
@@ -226,6 +228,18 @@ def is_instance(value: object) -> bool:
 def state_of(instance: object) -> InstanceState[Any]:
     """Return the state of an instance of a mapped class: `inspect()` without its dispatch."""
     return instance_state(instance)
+
+
+def replace_value(state: State, name: str, value: Any) -> None:
+    """Replace the value of an attribute that a flush is about to send.
+
+    Nothing changes for the unit of work, unless the attribute tracks changes in place: it gets
+    another object to track then.
+    """
+    if isinstance(state.dict.get(name), Mutable):
+        set_attribute(state.obj(), name, value)
+    else:
+        state.dict[name] = value
 
 
 def committed_values(state: InstanceState[Any]) -> dict[str, Any]:

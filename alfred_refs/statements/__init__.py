@@ -23,6 +23,7 @@ All but `origins` is pure: the caller resolves and mints.
 from .assignments import check_loaded as check_loaded
 from .dataflow import InputTarget as InputTarget
 from .inputs import (
+    DataRefs as DataRefs,
     Single as Single,
     check_data as check_data,
     swap_refs as swap_refs,

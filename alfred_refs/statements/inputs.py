@@ -46,7 +46,7 @@ from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn
-from alfred_refs.mapping.keys import parse_ref
+from alfred_refs.mapping.keys import Key, ShownRef, parse_ref, shown_refs_in, with_shown_keys
 from alfred_refs.statements.dataflow import (
     Flows,
     InputTarget,
@@ -247,7 +247,7 @@ class Single:
         """Return the value of an execution without parameters, if it is a string."""
         # `value` is None for a parameter with a callable, such as the key of an instance
         value = values[self.position].value
-        return value if type(value) is str and not sqla.params_of(statement) else None
+        return value if isinstance(value, str) and not sqla.params_of(statement) else None
 
 
 def single_of(inputs: Inputs) -> Single | None:
@@ -378,6 +378,82 @@ def _name(column: Any) -> str:
     return column if isinstance(column, str) else str(column.key)
 
 
+# Refs in data
+
+
+@dataclass(frozen=True, slots=True)
+class DataRefs:
+    """The refs that a program has copied into data, in one execution.
+
+    Refs for key columns are replaced before: what is left is given for other columns.
+
+    Attributes:
+        parameters: the statement's own, with their values, that are not for key columns.
+        records: lists of records of an INSERT, as `sqla.many_values_of` returns them.
+        named: the values that come with the execution.
+        refs: all that they hold.
+    """
+
+    parameters: Mapping[str, Any]
+    records: tuple[Sequence[Any], ...]
+    named: Parameters
+    refs: Sequence[ShownRef]
+
+    @classmethod
+    def of(
+        cls,
+        statement: Executable,
+        values: Sequence[BindParameter[Any]],
+        plan: Inputs,
+        named: Parameters,
+    ) -> DataRefs:
+        """Find the refs of one execution.
+
+        Args:
+            statement: with keys in place of the refs for key columns.
+            values: its parameters before that, as `sqla.cache_key_of` returns them.
+            plan: where refs for key columns are among them.
+            named: the parameters of the execution, with keys.
+        """
+        parameters = {
+            each.key: each.value
+            for position, each in enumerate(values)
+            if position not in plan.positions and isinstance(each.value, _MAY_HOLD)
+        }
+        records = sqla.many_values_of(statement) if isinstance(statement, Insert) else ()
+        return cls(parameters, records, named, [*shown_refs_in([parameters, records, named])])
+
+    def with_keys(
+        self, statement: Executable, keys: Mapping[str, Key]
+    ) -> tuple[Executable, Parameters]:
+        """Return the statement and the parameters of the execution with keys in place of refs."""
+        changed = {
+            name: with_shown_keys(value, keys)
+            for name, value in self.parameters.items()
+            if any(shown_refs_in(value))
+        }
+        if changed:
+            statement = sqla.with_values(statement, changed)
+        if any(shown_refs_in(self.records)):
+            copies = tuple([_record(each, keys) for each in records] for records in self.records)
+            statement = sqla.with_many_values(statement, copies)
+        if not self.named:
+            return statement, self.named
+        if isinstance(self.named, Mapping):
+            return statement, _record(self.named, keys)
+        return statement, [_record(each, keys) for each in self.named]
+
+
+_MAY_HOLD = (str, Mapping, list, tuple, set, frozenset)
+
+
+def _record(record: Any, keys: Mapping[str, Key]) -> Any:
+    """Return a record, by name or in order, with keys in place of the refs in its values."""
+    if isinstance(record, Mapping):
+        return {name: with_shown_keys(each, keys) for name, each in record.items()}
+    return [with_shown_keys(each, keys) for each in record]
+
+
 # One value
 
 
@@ -399,7 +475,7 @@ def swap_refs(value: Any, target: InputTarget | None, swap: Swap) -> Any:
     """
     if value is None or target is None:
         return value
-    if type(value) is str and type(target) is KeyColumn and not target.array:
+    if isinstance(value, str) and type(target) is KeyColumn and not target.array:
         return swap(value, target)  # the most frequent case first
     match target:
         case KeyColumn(array=True):

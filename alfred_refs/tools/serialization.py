@@ -56,6 +56,7 @@ from alfred_refs.mapping import (
     Key,
     KeySpelling,
     Mark,
+    ShownRef,
     Verbatim,
     column_named,
     cut_mark,
@@ -400,6 +401,8 @@ class _KeyReplacer:
         return self.collect(name if isinstance(name, uuid.UUID) else str(name))
 
     def _collect_leaf(self, value: Any) -> Any:
+        if isinstance(value, ShownRef):
+            return value[:]  # what a model sends back is an ordinary string
         if isinstance(value, str):
             return self._collect_text(value)
         if isinstance(value, uuid.UUID | KeyNumber):
