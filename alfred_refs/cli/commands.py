@@ -1,4 +1,4 @@
-"""The `alfred-refs` command group, and its commands except `mcp`.
+"""The `alfred-refs` command group, and its commands except `mcp` and `doctor`.
 
 >>> from click.testing import CliRunner
 >>> url = engine.url.render_as_string(hide_password=False)
@@ -23,6 +23,7 @@ recipe_2  Toast  -
 | `list`, `show`, `activity`, `history`, `resolve`, `stats` | reading conversations |
 | `export`, `import`, `fork`, `forget`, `prune` | making and removing conversations |
 | `audit` | finding keys in logs |
+| `doctor` (`cli.doctor`) | what a toolset makes of an application's classes |
 
 They are for operators, who may log in to the registry's database: all conversations are accessible
 whoever their owners are. Keys are printed only by `show --keys`, `resolve` and `export`.
@@ -61,6 +62,7 @@ from alfred_refs.cli.console import (
     parse_limit,
     without_passwords,
 )
+from alfred_refs.cli.doctor import doctor
 from alfred_refs.cli.mcp import mcp
 
 if TYPE_CHECKING:
@@ -135,6 +137,7 @@ def alfred_refs() -> None:
 
 
 alfred_refs.add_command(mcp)
+alfred_refs.add_command(doctor)
 
 
 # The registry's tables

@@ -27,6 +27,7 @@ from .key_columns import (
     KeyColumn as KeyColumn,
     column_named as column_named,
     key_table as key_table,
+    key_type_of as key_type_of,
     primary_key as primary_key,
     python_type_of as python_type_of,
     root_of as root_of,

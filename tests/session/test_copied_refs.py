@@ -193,10 +193,8 @@ async def test_a_copied_ref_is_stored_as_the_key_by_asynchronous_sessions(runs: 
     assert stored(runs, "origin") == [str(KEY)] * 2
 
 
-def test_rows_come_with_refs_that_are_stored_as_keys_too(
-    session: RefSession, runs: Engine
-) -> None:
-    """From a select of columns, from JSON that the database makes, and found again by them."""
+def test_rows_come_with_refs_that_are_stored_as_keys_too(session: RefSession) -> None:
+    """From a select of columns; what was stored is found again by them."""
     [ref] = session.scalars(select(Run.id))
     session.add(Run(name=ref))
     session.flush()

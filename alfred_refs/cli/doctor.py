@@ -1,0 +1,155 @@
+"""The command `alfred-refs doctor`: what a toolset makes of an application's classes.
+
+>>> from alfred_refs.cli.doctor import findings_of
+>>> [f"{each.table}.{each.name}: {each.finding}" for each in findings_of(toolset)][:2]
+['recipes.id: key: refs of recipe', 'recipes.user_id: key: refs of user']
+
+Errors of the set-up, such as a class whose rows refs cannot name, are raised by `Toolset` itself,
+for all classes at once; the command prints them. A finding here is no error: the toolset works,
+and a model sees or can do less than the application may expect.
+
+It reads mappings alone: no database is opened, and no row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alfred_refs.cli.console import Printer, Row, document_of, errors_on_one_line
+from alfred_refs.cli.mcp import load_object
+
+if TYPE_CHECKING:
+    from alfred_refs.tools import Toolset
+
+_COLUMNS = {"table": "table", "name": "attribute", "finding": "finding", "remedy": "remedy"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fact about a class of a toolset.
+
+    Attributes:
+        table: the table, as models know it.
+        name: the attribute; `None` if it is about the class.
+        finding: the fact.
+        remedy: how to change it; `None` for keys, which are as they should be.
+    """
+
+    table: str
+    name: str | None
+    finding: str
+    remedy: str | None = None
+
+
+@click.command()
+@click.argument("toolset", metavar="MODULE:DESK")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if there is anything to correct.")
+def doctor(toolset: str, *, as_json: bool, strict: bool) -> None:
+    """Print what a toolset makes of its classes, and what may be missing.
+
+    MODULE:DESK is a Toolset, or what its bind() returns, imported from the current directory, as
+    in app.agent:desk. For each class: which attributes show refs, columns of UUIDs that nothing
+    declares, columns that no model sees because of their type, missing labels, association tables
+    that no tool reaches, and rows that all owners see.
+    """
+    from alfred_refs.errors import SetupError
+    from alfred_refs.tools import BoundToolset, Toolset
+
+    with errors_on_one_line(as_json=as_json):
+        found = load_object(toolset)
+        tools = found.toolset if isinstance(found, BoundToolset) else found
+        if not isinstance(tools, Toolset):
+            raise SetupError(
+                f"{toolset!r} is a {type(found).__name__}",
+                "name a Toolset, or the result of its bind()",
+            )
+        findings = [*findings_of(tools)]
+        printer = Printer(as_json=as_json)
+        rows: list[Row] = [document_of(each) for each in findings]
+        head = {"classes": len([*tools.tables])}
+        wrong = [each for each in findings if each.remedy is not None]
+        printer.print_rows(head | {"to_correct": len(wrong)}, "findings", rows, _COLUMNS)
+    if strict and wrong:
+        raise click.exceptions.Exit(1)
+
+
+def findings_of(toolset: Toolset) -> Iterator[Finding]:
+    """Yield the findings on the classes of a toolset, class by class.
+
+    Args:
+        toolset: any; nothing is sent to a database.
+    """
+    for table in toolset.tables:
+        if table.ends:  # an association table, which has no class of the application's
+            continue
+        yield from _keys(table)
+        yield from _columns(table)
+        yield from _refused(table)
+        if table.keys.label is None:
+            remedy = "name what people call a row: __ref_label__, or RefPolicy(labels={...})"
+            yield Finding(table.name, None, "no label: a wrong ref cannot be noticed", remedy)
+        yield from _association_tables(toolset, table)
+        yield from _owners(toolset, table)
+
+
+def _keys(table: Any) -> Iterator[Finding]:
+    for name, column in table.keys.all.items():
+        yield Finding(table.name, name, f"key: refs of {column.entity}")
+
+
+def _columns(table: Any) -> Iterator[Finding]:
+    from sqlalchemy import inspect
+
+    from alfred_refs.mapping import key_type_of
+
+    for attribute in inspect(table.model).mapper.column_attrs:
+        name, column = attribute.key, attribute.columns[0]
+        if name in table.hidden:
+            continue
+        if name in table.keys.refused:
+            continue
+        if name not in table.keys.all and key_type_of(column.type) == "uuid":
+            if "ref" not in getattr(column, "info", {}):
+                remedy = 'declare what it holds: info={"ref": Class}, or info={"ref": None}'
+                yield Finding(table.name, name, "UUIDs of an undeclared kind", remedy)
+        elif name in table.columns and table.columns[name].values.family == "opaque":
+            remedy = "give the type a python_type, or hide the column: hidden=[...]"
+            kind = type(column.type).__name__
+            yield Finding(table.name, name, f"not shown: nothing is known of {kind}", remedy)
+
+
+def _refused(table: Any) -> Iterator[Finding]:
+    remedy = 'declare it with info={"ref": None}, if it may show keys'
+    for name in table.keys.refused:
+        yield Finding(table.name, name, "cannot be translated: it shows keys", remedy)
+
+
+def _association_tables(toolset: Toolset, table: Any) -> Iterator[Finding]:
+    """Yield the many-to-many relationships whose links no tool can write."""
+    from sqlalchemy import inspect
+
+    reached = {inspect(each.model).mapper.local_table.name for each in toolset.tables}
+    for relationship in inspect(table.model).mapper.relationships:
+        secondary = relationship.secondary
+        if secondary is None or relationship.viewonly or secondary.name in reached:
+            continue
+        remedy = "list the class at the other end, and its table in the Ownership, if there is one"
+        finding = f"association table {secondary.name!r} is reached by no tool"
+        yield Finding(table.name, relationship.key, finding, remedy)
+
+
+def _owners(toolset: Toolset, table: Any) -> Iterator[Finding]:
+    from sqlalchemy import inspect
+
+    ownership = toolset.ownership
+    if ownership is None:
+        remedy = "Toolset(..., owner=Ownership(...)), unless all users may see all rows"
+        yield Finding(table.name, None, "no owner rule: every conversation sees all rows", remedy)
+    elif inspect(table.model).mapper.local_table in ownership.open_tables:
+        remedy = "take it out of Ownership(open=...), unless all owners may see all rows"
+        yield Finding(table.name, None, "open: every owner sees all rows", remedy)
