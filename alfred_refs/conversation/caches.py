@@ -43,7 +43,7 @@ from alfred_refs.store import Entry
 
 CAPACITY = 50_000
 """Mappings in a cache. No chat shows a model so many, so that a conversation's working set fits;
-and at 300 bytes for one with a UUID they take 15 MB, which a process can spend on each of its busy
+and at 320 bytes for one with a UUID they take 16 MB, which a process can spend on each of its busy
 conversations."""
 
 _MAX_UNLABELLED = 10_000  # keys remembered; rows beyond that stay without a label

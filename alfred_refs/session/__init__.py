@@ -25,6 +25,7 @@ The names below are what the packages above the plugin may use; `asyncio` is imp
 because it needs greenlet.
 """
 
+from .attributes import refuse_pydantic_without_mixin as refuse_pydantic_without_mixin
 from .drafts import Builder as Builder, Link as Link
 from .lookups import Identity as Identity, MissingRows as MissingRows
 from .session import RefSession as RefSession, with_keys as with_keys

@@ -500,7 +500,7 @@ def refuse_pydantic_without_mixin(class_: type[Any], names: Collection[str]) -> 
         return
     from pydantic import BaseModel  # noqa: PLC0415  # optional
 
-    for base in class_.__mro__:
+    for base in reversed(class_.__mro__):  # what a base class lacks, its subclasses lack too
         if not issubclass(base, BaseModel) or base.model_fields.keys().isdisjoint(names):
             continue
         if RefModel not in base.__mro__[: base.__mro__.index(BaseModel)]:

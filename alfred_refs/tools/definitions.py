@@ -114,7 +114,7 @@ def _table_lines(table: ToolTable, filled: Collection[str]) -> Iterator[str]:
         [
             _quote_name(table.name),
             _linked(table) if table.ends else _forbidden_verbs(table),
-            _comment_suffix(inspect(table.model).local_table.comment),
+            _comment_suffix(getattr(inspect(table.model).local_table, "comment", None)),
         ]
     )
     if table.row_ref is not None:

@@ -570,6 +570,8 @@ def _unique(expressions: Sequence[Any], where: Any, of: Table, table: ToolTable)
             parts[place] = None if expression.is_hidden else expression.text
     visible = [each for each in parts if each is not None]
     is_hidden = len(visible) < len(parts) or (condition is not None and condition.is_hidden)
+    if table.has_own_part(each for each in expressions if isinstance(each, Column)):
+        return Rule((*columns,), is_hidden=True)  # with a part of the key that is never equal
     if not visible or (condition is not None and condition.is_hidden):
         return Rule((*columns,), is_hidden=is_hidden)
     if condition is None and visible == [*columns] and len(visible) == 1:

@@ -54,6 +54,7 @@ from alfred_refs.mapping import (
 from alfred_refs.mapping.columns import UnfitValueError, Values, spells_document, values_of
 from alfred_refs.owners import Ownership
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
+from alfred_refs.session import refuse_pydantic_without_mixin
 from alfred_refs.tools.errors import (
     ToolError,
     invalid_value,
@@ -310,6 +311,8 @@ class ToolTable:
         statements: statements that all calls share.
         ends: what the rows of an association table link: they have no refs of their own.
         links: the association tables of relationships, by name.
+        own_parts: the UUIDs of a composite key that reference no row, which no model sees.
+        generated: those of them that have no default, so that new rows get random ones.
     """
 
     name: str
@@ -325,6 +328,14 @@ class ToolTable:
     statements: dict[Hashable, Select[Any]] = field(default_factory=dict)
     ends: tuple[LinkEnd, ...] = ()
     links: dict[str, ToolTable] = field(default_factory=dict)
+    own_parts: tuple[str, ...] = ()
+    generated: tuple[str, ...] = ()
+
+    def has_own_part(self, columns: Iterable[Column[Any]]) -> bool:
+        """Return whether one of the columns is among `own_parts`."""
+        attributes = inspect(self.model).mapper.column_attrs
+        parts = [attributes[name].columns[0] for name in self.own_parts]
+        return any(column is part for column in columns for part in parts)
 
     @property
     def read_only(self) -> bool:
@@ -659,7 +670,7 @@ class ToolTables:
                 )
             except SetupError as error:
                 refused.append(error)
-        _raise_all(refused)
+        _raise_all([*refused, *_shared_entities(self._tables.values())])
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
             _check_lockable(table)
@@ -898,8 +909,31 @@ def _models_by_name(
         mapper: Any = inspect(model, raiseerr=False)
         if not isinstance(mapper, Mapper):
             raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
-        pairs.append((name or str(cast(Table, mapper.local_table).name), model))
+        of_table = getattr(mapper.local_table, "name", None)
+        if not (name or of_table):
+            raise SetupError(
+                f"class {model.__qualname__!r} is mapped to a join, which has no name",
+                "name it: Toolset(models={'name': Class, ...})",
+            )
+        pairs.append((name or str(of_table), model))
     return pairs
+
+
+def _shared_entities(tables: Iterable[ToolTable]) -> Iterator[SetupError]:
+    """Yield an error for each class on a join or SELECT that has refs of another class."""
+    by_entity: dict[str, list[Mapper[Any]]] = {}
+    for table in tables:
+        by_entity.setdefault(table.entity, []).append(root_of(inspect(table.model).mapper))
+    for entity, mappers in by_entity.items():
+        others = [each for each in mappers if isinstance(each.local_table, Table)]
+        for mapper in dict.fromkeys(mappers):
+            if entity and others and mapper not in others:
+                yield SetupError(
+                    f"class {mapper.class_.__qualname__!r} is mapped to a join or a SELECT and "
+                    f"shares refs such as '{entity}_1' with {others[0].class_.__qualname__!r}, so "
+                    "that a ref does not name the table of its row",
+                    "list one of them, or create a view and map it as a Table of its own",
+                )
 
 
 def _owner_attributes(
@@ -966,9 +1000,12 @@ def _table(
     mapper: Mapper[Any] = inspect(model).mapper
     _check_identity(mapper)
     keys = entities.of_class(model)
+    refuse_pydantic_without_mixin(model, keys.all)
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
     repeated = _inherited_attributes(mapper) - {*identity}
     attributes = sorted(keys.attributes.values(), key=lambda each: each.key not in identity)
+    parts = _own_parts(mapper, keys, identity)
+    hidden = {*hidden, *((mapper, name) for name in parts)}
     columns = {
         attribute.key: _column(
             attribute,
@@ -997,7 +1034,30 @@ def _table(
         "" if sqla.is_association(mapper) else entities.name_of(model),
         verbs,
         {each.key for each in mapper.attrs if is_listed(mapper, each.key, fixed)},
+        own_parts=(*parts,),
+        generated=tuple(name for name in parts if not _has_default(parts[name])),
     )
+
+
+def _own_parts(
+    mapper: Mapper[Any], keys: ClassKeys, identity: Sequence[str]
+) -> dict[str, ColumnElement[Any]]:
+    """Return the parts of a composite key that are UUIDs and reference no row, by attribute.
+
+    A ref names a row by its whole key. A ref of such a part would look like another row of the
+    same table.
+    """
+    if keys.own_entity is not None or sqla.is_association(mapper):
+        return {}
+    columns = {name: mapper.column_attrs[name].columns[0] for name in identity}
+    return {
+        name: column
+        for name, column in columns.items()
+        if name in keys.primary
+        and isinstance(column, Column)
+        and not column.foreign_keys
+        and "ref" not in column.info
+    }
 
 
 def _inherited_attributes(mapper: Mapper[Any]) -> set[str]:

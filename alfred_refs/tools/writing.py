@@ -29,6 +29,7 @@ model may not use are not named in the answer.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -641,10 +642,19 @@ class Creator(Writer):
                 with refusing_values(batch.table.name):  # rows inside are built here
                     builder.relate(builder.made_of(row), row)
                 self._session.add(builder.made_of(row))
+        self._generate_keys(builder)
         check_new_rows(
             builder, (pair for batch in batches for pair in batch.labelled_rows()), row_values
         )
         return builder
+
+    def _generate_keys(self, builder: Builder) -> None:
+        """Give new rows the parts of their keys that neither a model nor a default gives."""
+        for record, instance in builder.made:
+            table = self._call.setting.tables.of_model(record.model)
+            for name in () if table is None else table.generated:
+                if sqla.state_of(instance).dict.get(name) is None:
+                    setattr(instance, name, uuid.uuid4())
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:
         """Return an existing row that a new one is related to.

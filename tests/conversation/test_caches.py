@@ -67,7 +67,7 @@ def kept(caches: Caches) -> int:
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_mapping_takes_less_than_300_bytes() -> None:
+def test_a_mapping_takes_less_than_320_bytes() -> None:
     """A UUID, its number, its ref and their places in two dictionaries: all that is kept."""
     gc.collect()
     tracemalloc.start()
@@ -79,7 +79,7 @@ def test_a_mapping_takes_less_than_300_bytes() -> None:
     tracemalloc.stop()
 
     assert len(cache) == 12_000
-    assert taken / len(cache) < 300
+    assert taken / len(cache) < 320
 
 
 def test_a_row_that_goes_is_shown_and_not_resolved() -> None:
