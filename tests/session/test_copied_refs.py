@@ -29,7 +29,7 @@ class Source:
     """The value of a composite attribute."""
 
     kind: str
-    name: str
+    name: Any
 
 
 class Base(DeclarativeBase):
@@ -88,7 +88,7 @@ def stored(engine: Engine, column: str, table: str = "copied_runs") -> list[Any]
         ]
 
 
-VALUES = {
+VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "name": (lambda ref: ref, str(KEY)),
     "details": (
         lambda ref: {"runs": [{"id": ref}, (str(ref),)], "n": 1, ref: "x"},
@@ -226,7 +226,7 @@ def test_a_number_is_stored_as_a_number_and_its_text_as_text(
     session: RefSession, runs: Engine
 ) -> None:
     """As on a plain session: `order.id` and `str(order.id)` are two values."""
-    order = session.scalars(select(Order)).one()
+    order: Any = session.scalars(select(Order)).one()
     order.details = {"id": order.id, "text": str(order.id)}
     order.name = order.id
     session.commit()
@@ -297,7 +297,7 @@ def test_a_ref_of_another_conversation_is_refused(session: RefSession, runs: Eng
 
 def test_copies_and_pickles_of_refs_are_strings(session: RefSession) -> None:
     """They are equal to the text, hash alike, and a pickle needs nothing of this package."""
-    ref = session.scalars(select(Run)).one().id
+    ref: Any = session.scalars(select(Run)).one().id
 
     assert (ref, hash(ref), repr(ref), json.dumps(ref)) == (
         *("run_1", hash("run_1"), "'run_1'", '"run_1"'),
