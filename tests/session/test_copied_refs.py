@@ -127,7 +127,8 @@ def by_records(session: RefSession, name: str, value: Any) -> None:
 
 def by_many_values(session: RefSession, name: str, value: Any) -> None:
     """Insert by a list of values, as Core."""
-    session.execute(insert(Run.__table__).values([{"id": uuid.uuid4(), name: value}]))
+    table: Any = Run.__table__
+    session.execute(insert(table).values([{"id": uuid.uuid4(), name: value}]))
 
 
 def by_update(session: RefSession, name: str, value: Any) -> None:
