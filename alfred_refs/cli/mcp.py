@@ -91,6 +91,7 @@ def _parse_address(_: click.Context, __: click.Parameter, text: str | None) -> A
 @click.argument("target", metavar="[APP|URL]", required=False)
 @click.option("--conversation", metavar="ID", help="The conversation of all requests.")
 @click.option("--owner", metavar="OWNER", help="The owner of all requests.")
+@click.option("--user", metavar="USER", help="Who acts in all requests, for hooks and history.")
 @click.option("--read-only", is_flag=True, help="Leave out tools that write.")
 @click.option(
     "--http", metavar="HOST:PORT", callback=_parse_address, help="Serve HTTP at /mcp, not stdio."
@@ -135,6 +136,7 @@ class _Flags:
     target: str | None
     conversation: str | None
     owner: str | None
+    user: str | None
     read_only: bool
     http: Address | None
     token_verifier: str | None
@@ -147,7 +149,7 @@ class _Flags:
         """Yield what is missing, and combinations in which an option has no effect."""
         is_url = self.target is not None and "://" in self.target
         http, has_tokens = self.http, self.token_verifier is not None
-        is_for_one = (self.owner, self.conversation) != (None, None)
+        is_for_one = (self.owner, self.conversation, self.user) != (None, None, None)
         checks = [
             (self.target is None, f"Pass an object, or --reflect and a URL or {URL_VARIABLE}."),
             (is_url and not self.reflect, "A URL is for --reflect, which makes tools for it."),
@@ -164,7 +166,7 @@ class _Flags:
             (has_tokens and http is None, "--token-verifier is for --http."),
             (
                 has_tokens and is_for_one,
-                "--owner and --conversation are for one user, and --token-verifier for many.",
+                "--owner, --conversation and --user are for one user, --token-verifier for many.",
             ),
             (
                 not has_tokens and http is not None and not http.is_loopback,
@@ -211,9 +213,11 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
         desk.conversation(conversation or "mcp", owner)  # raises here, not at the first request
     options: dict[str, Any] = {}
     if conversation is not None:
-        options |= {"whose": lambda _: (conversation, owner), "begin_turns": True}
-    elif owner is not None:
-        options["owner_of"] = lambda _: owner
+        options |= {"whose": lambda _: (conversation, owner, flags.user), "begin_turns": True}
+    else:
+        options["user"] = flags.user
+        if owner is not None:
+            options["owner_of"] = lambda _: owner
     return server_of(
         desk,
         **options,

@@ -1,4 +1,4 @@
-"""Shared by the adapters: the check of a framework's version, and the caller of a tool.
+"""Shared by the adapters: the version of a framework, the caller of a tool, calls that wait.
 
 An adapter calls `require` before it imports its framework, so that a missing or old package is
 reported with the command that installs it:
@@ -9,23 +9,27 @@ Traceback (most recent call last):
 ImportError: no-such-framework 2.0 or newer is required, but none is installed; run `pip install
 'alfred-refs[openai-agents]'`
 
-The *caller* of a tool is the conversation that the call belongs to and the owner of its rows. The
-application passes each adapter a function, `whose`, that returns both from the context object
-that the framework passes to tools. The arguments of a model are not in it, so no model can choose
-whose rows it sees.
+The *caller* of a tool is the conversation that the call belongs to, the owner of its rows, and the
+user who acts. The application passes each adapter a function, `whose`, that returns them from the
+context object that the framework passes to tools. The arguments of a model are not in it, so no
+model can choose whose rows it sees.
 
 >>> caller_of(lambda ctx: (ctx["chat"], ctx["user"]), {"chat": "chat-7", "user": 7})
-('chat-7', 7)
+Caller(conversation='chat-7', owner=7, user=None)
+
+A call that needs a person waits at the toolset, under the id that the framework gave it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from alfred_refs.errors import SetupError
+from alfred_refs.tools import Approval, BoundToolset, ToolAnswer
+from alfred_refs.tools.supervision import EDITED
 
 
 def require(package: str, minimum: str, *, extra: str) -> None:
@@ -57,34 +61,106 @@ def _release(version_: str) -> tuple[int, ...]:
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
-Caller = tuple[str, Any]
-"""The id of a conversation and its owner, which is `None` for a toolset without `Ownership`."""
+class Caller(NamedTuple):
+    """Whose a call is.
+
+    Attributes:
+        conversation: the id of the conversation.
+        owner: its owner; `None` for a toolset without `Ownership`.
+        user: who acts; `None` if that is not known.
+    """
+
+    conversation: str
+    owner: Any
+    user: Any = None
+
 
 _ContextT = TypeVar("_ContextT")
 
-Whose = Callable[[_ContextT], Caller]
-"""Returns the caller from the context that a framework passes to its tools."""
+Whose = Callable[[_ContextT], tuple[str, Any] | tuple[str, Any, Any]]
+"""Returns the conversation, the owner and perhaps the user from the context of a framework."""
+
+ApprovedBy = Callable[[_ContextT], str]
+"""Returns who has decided a call, from the context of the run that has the decision."""
 
 
 def caller_of(whose: Whose[_ContextT], context: _ContextT) -> Caller:
     """Call `whose` and check what it returns.
 
     Raises:
-        SetupError: it is not a pair of a `str` and an owner.
+        SetupError: it is not a tuple of a `str`, an owner, and perhaps a user.
     """
-    caller: object = whose(context)
-    if not isinstance(caller, tuple) or len(caller) != 2:  # noqa: PLR2004  # a pair
+    return check_caller(whose(context))
+
+
+def check_caller(caller: object) -> Caller:
+    """Return what a `whose` has returned, if that is a caller; see `caller_of`."""
+    if not isinstance(caller, tuple) or len(caller) not in (2, 3):
         raise SetupError(
             f"the function that returns the caller of a tool returned a {type(caller).__name__} "
             "that is not a pair",
             "return the conversation's id and its owner: (ctx.deps.chat_id, ctx.deps.user_id), "
-            "or None for the owner where the toolset has no Ownership",
+            "or None for the owner where the toolset has no Ownership; who acts may be the third",
         )
-    conversation, owner = caller
-    if not isinstance(conversation, str):
+    if not isinstance(caller[0], str):
         raise SetupError(
             "the function that returns the caller of a tool returned a conversation id of the "
-            f"type {type(conversation).__name__!r}",
+            f"type {type(caller[0]).__name__!r}",
             "return its id as a str first, and the owner second",
         )
-    return conversation, owner
+    return Caller(*caller)
+
+
+# Calls that wait for a person
+
+
+def waiting_calls(desk: BoundToolset, caller: Caller, call_id: str | None) -> list[Approval]:
+    """Return the calls that wait under a framework's id: one, and those with edited arguments."""
+    if call_id is None:
+        return []
+    return [
+        each
+        for each in desk.approvals(caller.conversation, caller.owner)
+        if each.call_id == call_id or str(each.call_id).startswith(f"{call_id}{EDITED}")
+    ]
+
+
+def waiting_call(desk: BoundToolset, caller: Caller, call: int | None) -> Approval | None:
+    """Return the call with a number, if it waits."""
+    waiting = () if call is None else desk.approvals(caller.conversation, caller.owner)
+    return next((each for each in waiting if each.call == call), None)
+
+
+def shown(waiting: Approval) -> dict[str, Any]:
+    """Return a call that waits as JSON values, for the person who decides it."""
+    return {
+        "call": waiting.call,
+        "tool": waiting.tool,
+        "arguments": waiting.arguments,
+        "plan": waiting.plan.text,
+        "token": waiting.plan.token,
+    }
+
+
+def approve(
+    desk: BoundToolset, caller: Caller, waiting: Approval, by: str, token: str | None
+) -> ToolAnswer | None:
+    """Execute a call that waits, and return its answer, or None if it waits with a new plan.
+
+    A call that fails does not wait on, nor do those with the same id and other arguments.
+    """
+    conversation, owner, _ = caller
+    answer = desk.approve(conversation, owner, waiting.call, by=by, plan=token)
+    if answer.failed and answer.value["error"]["code"] == "plan_changed":
+        return None
+    call_id = str(waiting.call_id).partition(EDITED)[0]
+    reject(desk, caller, waiting_calls(desk, caller, call_id), by, "it could not be done")
+    return answer
+
+
+def reject(
+    desk: BoundToolset, caller: Caller, waiting: Iterable[Approval], by: str, reason: str | None
+) -> None:
+    """Reject calls that wait."""
+    for each in waiting:
+        desk.reject(caller.conversation, caller.owner, each.call, by=by, reason=reason)

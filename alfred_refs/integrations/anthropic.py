@@ -22,6 +22,11 @@ The runner shows the model the `repr()` of any exception and goes on. Here a mis
 is a `ToolError` with the answer as JSON text. Any other exception is replaced by a fixed text,
 because it may contain keys; the application gets it from the log and by `on_failure`. The runner
 makes the calls of one turn one after the other.
+
+A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk:
+the conversation goes on, and the answer of `desk.approve` or `desk.reject` is told in a later
+message. The runner does not pass the id of a `tool_use` to its tools, so a call that is repeated
+with other messages is another call.
 """
 
 from __future__ import annotations
@@ -63,6 +68,7 @@ def tools_of(
     owner: Any,
     *,
     is_async: Literal[False] = False,
+    user: Any = None,
     on_failure: OnFailure | None = None,
 ) -> list[BetaBuiltinFunctionTool]: ...
 
@@ -74,6 +80,7 @@ def tools_of(
     owner: Any,
     *,
     is_async: Literal[True],
+    user: Any = None,
     on_failure: OnFailure | None = None,
 ) -> list[BetaAsyncBuiltinFunctionTool]: ...
 
@@ -84,6 +91,7 @@ def tools_of(
     owner: Any,
     *,
     is_async: bool = False,
+    user: Any = None,
     on_failure: OnFailure | None = None,
 ) -> list[Any]:
     """Return the tools of a bound toolset, for a `tool_runner` in one conversation.
@@ -93,6 +101,7 @@ def tools_of(
         conversation: the id of the runner's conversation.
         owner: the owner of the conversation; `None` for a toolset without `Ownership`.
         is_async: whether the client is an `AsyncAnthropic`, whose runner needs other tools.
+        user: who acts, if that is another than the owner.
         on_failure: called with each exception that is not the model's mistake, after logging.
 
     Raises:
@@ -107,8 +116,8 @@ def tools_of(
         >>> json.loads(tools[0].call({"table": "recipes", "columns": ["name"]}))["rows"]
         [{'id': 'recipe_1', 'name': 'Soup'}, {'id': 'recipe_2', 'name': 'Toast'}]
     """
-    caller = caller_of(lambda _: (conversation, owner), None)
-    desk.conversation(*caller)  # raises here what would be hidden in a call of a tool
+    caller = caller_of(lambda _: (conversation, owner, user), None)
+    desk.conversation(conversation, owner)  # raises here what would be hidden in a call of a tool
     if desk.is_async and not is_async:
         raise SetupError(
             "tools for a synchronous Anthropic client were requested with asynchronous sessions",
@@ -132,7 +141,8 @@ class _Tool:
     ) -> None:
         self._definition: Any = definition
         self._desk = desk
-        self._call = (*caller, definition["name"])
+        self._call = (caller.conversation, caller.owner, definition["name"])
+        self._user = caller.user
         self._on_failure = on_failure
 
     def to_dict(self) -> BetaToolUnionParam:
@@ -165,14 +175,14 @@ class _RefTool(_Tool, BetaBuiltinFunctionTool):
     def call(self, input: object) -> str:  # noqa: A002  # the name in the base class
         """Call the tool and return the answer as JSON text."""
         with self._hide_errors():
-            return _text_or_error(self._desk.call(*self._call, input))
+            return _text_or_error(self._desk.call(*self._call, input, user=self._user))
 
 
 class _AsyncRefTool(_Tool, BetaAsyncBuiltinFunctionTool):
     async def call(self, input: object) -> str:  # noqa: A002  # the name in the base class
         """Call the tool and return the answer as JSON text."""
         with self._hide_errors():
-            return _text_or_error(await self._desk.call_async(*self._call, input))
+            return _text_or_error(await self._desk.call_async(*self._call, input, user=self._user))
 
 
 def _text_or_error(answer: ToolAnswer) -> str:

@@ -19,6 +19,18 @@ ones only awaited.
 LangGraph runs the calls of one turn concurrently; writes in one conversation wait for each other.
 They run in the model's order if the agent is awaited. If it is invoked, each call has a thread and
 the order is undefined; `agent.with_config(max_concurrency=1)` restores it.
+
+A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk.
+With `approved_by` it interrupts the agent, which needs a checkpointer, and the agent is resumed
+with the decision:
+
+    state = agent.invoke(question, thread)
+    [asked] = state["__interrupt__"]     # asked.value: {"call": 3, "plan": ..., "token": ...}
+    decision = {"type": "approve", "token": asked.value["token"]}
+    agent.invoke(Command(resume={asked.id: decision}), thread)
+
+`{"type": "reject", "message": ...}` rejects it. An approved call is executed once, and only if it
+does what the plan with the token says; otherwise the new plan is the next interrupt.
 """
 
 from __future__ import annotations
@@ -32,45 +44,90 @@ require("langchain", "1.4", extra="langchain")
 from langchain.messages import ToolMessage
 from langchain.tools import BaseTool, ToolRuntime
 from langchain_core.tools import StructuredTool
+from langchain_core.utils.json_schema import dereference_refs
+from langgraph.types import interrupt
 
 from alfred_refs.errors import SetupError
-from alfred_refs.integrations.adapters import Whose, caller_of
-from alfred_refs.tools import BoundToolset, ToolAnswer
+from alfred_refs.integrations.adapters import (
+    ApprovedBy,
+    Caller,
+    Whose,
+    approve,
+    caller_of,
+    shown,
+    waiting_call,
+)
+from alfred_refs.tools import Approval, BoundToolset, ToolAnswer
 
 __all__ = ["tools_of"]
 
 
-def tools_of(desk: BoundToolset, whose: Whose[ToolRuntime[Any, Any]]) -> list[BaseTool]:
+_Runtime = ToolRuntime[Any, Any]
+
+
+def tools_of(
+    desk: BoundToolset,
+    whose: Whose[_Runtime],
+    *,
+    approved_by: ApprovedBy[_Runtime] | None = None,
+) -> list[BaseTool]:
     """Return the tools of a bound toolset, for `create_agent` or a `ToolNode`.
 
     Args:
         desk: the bound toolset.
-        whose: returns the conversation and the owner of a call from the runtime of the agent.
+        whose: returns the conversation and the owner of a call from the runtime of the agent, and
+            who acts, if that is another.
+        approved_by: returns who has decided the calls, from the runtime of the agent that is
+            resumed. With it, calls that need a person interrupt the agent.
 
     Example:
         >>> tools = tools_of(desk, lambda runtime: (runtime.context.chat_id, None))
         >>> [tool.name for tool in tools]
         ['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
     """
-    return [_tool(desk, whose, each) for each in desk.schemas("mcp")]
+    return [_tool(desk, whose, approved_by, each) for each in desk.schemas("mcp")]
 
 
 def _tool(
-    desk: BoundToolset, whose: Whose[ToolRuntime[Any, Any]], definition: dict[str, Any]
+    desk: BoundToolset,
+    whose: Whose[_Runtime],
+    approved_by: ApprovedBy[_Runtime] | None,
+    definition: dict[str, Any],
 ) -> BaseTool:
     name = definition["name"]
 
     # LangGraph injects the runtime into the parameter that is annotated with its type
     def call(agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
-        conversation, owner = caller_of(whose, agent_runtime)
-        return message(agent_runtime, desk.call(conversation, owner, name, arguments))
+        caller = caller_of(whose, agent_runtime)
+        conversation, owner, user = caller
+        id_ = agent_runtime.tool_call_id
+        while True:
+            answer = desk.call(conversation, owner, name, arguments, user=user, call_id=id_)
+            waiting = waiting_call(desk, caller, answer.pending)
+            if approved_by is None or waiting is None:
+                return message(agent_runtime, answer)
+            decision, by = interrupt(shown(waiting)), approved_by(agent_runtime)
+            decided = _decide(desk, caller, waiting, decision, by)
+            if decided is not None:
+                return message(agent_runtime, decided)
 
     async def acall(
         agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]
     ) -> ToolMessage:
-        conversation, owner = caller_of(whose, agent_runtime)
-        answer = await desk.call_async(conversation, owner, name, arguments)
-        return message(agent_runtime, answer)
+        caller = caller_of(whose, agent_runtime)
+        conversation, owner, user = caller
+        id_, run = agent_runtime.tool_call_id, desk.aio.run
+        while True:
+            answer = await desk.call_async(
+                *(conversation, owner, name, arguments), user=user, call_id=id_
+            )
+            waiting = await run(waiting_call, desk, caller, answer.pending)
+            if approved_by is None or waiting is None:
+                return message(agent_runtime, answer)
+            decision, by = interrupt(shown(waiting)), approved_by(agent_runtime)
+            decided = await run(_decide, desk, caller, waiting, decision, by)
+            if decided is not None:
+                return message(agent_runtime, decided)
 
     def message(runtime: ToolRuntime[Any, Any], answer: ToolAnswer) -> ToolMessage:
         return ToolMessage(
@@ -81,12 +138,35 @@ def _tool(
             artifact=answer.value,
         )
 
+    # the schemas of decisions contain that of the arguments, where "$defs" is not found
+    schema = {k: v for k, v in dereference_refs(definition["inputSchema"]).items() if k != "$defs"}
     return _RefTool(
         name=name,
         description=definition["description"],
-        args_schema=definition["inputSchema"],
+        args_schema=schema,
         func=None if desk.is_async else call,
         coroutine=acall,
+    )
+
+
+def _decide(
+    desk: BoundToolset, caller: Caller, waiting: Approval, decision: Any, by: str
+) -> ToolAnswer | None:
+    """Execute or reject a call that waits; return its answer, or None if its plan has changed.
+
+    Raises:
+        SetupError: the agent was resumed with another value than a decision.
+    """
+    match decision:
+        case {"type": "approve", "token": str(token)}:
+            return approve(desk, caller, waiting, by, token)
+        case {"type": "reject"}:
+            call = (caller.conversation, caller.owner, waiting.call)
+            return desk.reject(*call, by=by, reason=decision.get("message"))
+    raise SetupError(
+        f"the agent was resumed with {decision!r} for a call that waits for a person",
+        'give {"type": "approve", "token": ...}, with the token of the interrupt, '
+        'or {"type": "reject", "message": ...}',
     )
 
 

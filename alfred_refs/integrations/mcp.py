@@ -25,8 +25,8 @@ and a prompt, `tables`: how to use refs, and the tables.
 >>> print(asyncio.run(read("refs://row/recipe_1")))
 {"table":"recipes","rows":[{"id":"recipe_1","name":"Soup","servings":2}],"count":1,"more":false}
 
-**The caller of a request** is a conversation and an owner. It is the result of `whose`, if the
-application passes such a function, otherwise:
+**The caller of a request** is a conversation, an owner, and a user. It is the result of `whose`,
+if the application passes such a function, otherwise:
 
 - The owner is `owner_of(token)` or the subject of the access token; None without an `Ownership`.
 - The conversation is the one that the client names in `_meta`, as `alfred-refs/conversation`. The
@@ -34,12 +34,19 @@ application passes such a function, otherwise:
   tokens, the name is prefixed with a digest of the token's principal, and is private in that way.
 - A client that names none has one conversation per principal. The protocol has no sessions. A
   client cannot name such a conversation, so nobody can use the id of another principal's.
+- The user is the subject of the access token.
 - Each call of a tool begins a turn, because clients have none: the history shows them in order.
 
 | request of Ada | with `Ownership` | without |
 | --- | --- | --- |
 | token, `_meta {"alfred-refs/conversation": "chat-7"}` | `chat-7` | `mcp:5f0c...:chat-7` |
 | token, no `_meta` | `mcp:5f0c...` | `mcp:5f0c...` |
+
+**Calls that need a person** (`Toolset(consent=...)`) are answered as pending, and wait at the
+desk. With `elicit` the client is asked to show the plan to its user, if it can, by an
+`InputRequiredResult` in the 2026-07-28 protocol and by an elicitation before. The client's answer
+is no proof of a person, so that is for hosts that the application trusts; the history names `mcp:`
+and the user. A client that cannot ask, or whose user cancels, gets the pending answer.
 
 Mistakes that a model can correct are results with `isError`, the same JSON as text and as
 structured content. Any other exception is an internal error without details; they are in the log
@@ -65,13 +72,14 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 
 from alfred_refs.conversation import Conversation, mask_keys
 from alfred_refs.errors import ConversationIdError, SetupError, UnknownConversationError
-from alfred_refs.integrations.adapters import Caller
+from alfred_refs.integrations.adapters import Caller, approve, check_caller, reject, waiting_call
 from alfred_refs.mapping import parse_ref
-from alfred_refs.tools import TOOLS, BoundToolset, ToolAnswer
+from alfred_refs.tools import TOOLS, Approval, BoundToolset, ToolAnswer
 
 __all__ = ["CONVERSATION", "server_of"]
 
@@ -80,7 +88,9 @@ CONVERSATION = "alfred-refs/conversation"
 
 Request = ServerRequestContext[Any, Any]
 
-Whose = Callable[[Request], Caller | Awaitable[Caller]]
+_Caller = tuple[str, Any] | tuple[str, Any, Any]
+
+Whose = Callable[[Request], _Caller | Awaitable[_Caller]]
 
 OwnerOf = Callable[[AccessToken | None], Any]
 
@@ -107,6 +117,7 @@ _ANSWER_SCHEMA = {
         "count": {"type": "integer"},
         "more": {"type": "boolean"},
         "cursor": {"type": "string"},
+        "pending": {"type": "object"},
         "error": {"type": "object"},
     },
 }
@@ -131,6 +142,17 @@ _UNKNOWN_CONVERSATION = {
     f"one in _meta, as {CONVERSATION!r}, or none",
 }
 
+_CONSENT = "consent"  # the input that a client is asked for
+_CONSENT_FORM: types.ElicitRequestedSchema = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "title": "Do it"},
+        "reason": {"type": "string", "title": "Why not"},
+    },
+    "required": ["approve"],
+}
+_FIRST_WITH_INPUT_REQUIRED = "2026-07-28"
+
 _ID_PREFIX = "mcp"  # of conversations whose id is made here
 _ID_DIGITS = 24  # of a hash: 96 bits
 
@@ -148,6 +170,8 @@ def server_of(
     read_only: bool = False,
     owner_of: OwnerOf | None = None,
     begin_turns: bool | None = None,
+    user: str | None = None,
+    elicit: RequestStateSecurity | None = None,
 ) -> Server[Any]:
     """Return a server with a toolset's tools, to be run on any transport of the SDK.
 
@@ -155,9 +179,9 @@ def server_of(
         desk: the bound toolset. Synchronous sessions run in as many threads as the engine has
             connections: a call that the client cancels is finished and committed. With
             asynchronous sessions it is rolled back.
-        whose: returns the conversation and the owner of a request; it may be a coroutine function.
-            Without it, the conversation is the one that the client names, or else one for each
-            principal of access tokens.
+        whose: returns the conversation and the owner of a request, and perhaps who acts; it may be
+            a coroutine function. Without it, the conversation is the one that the client names,
+            or else one for each principal of access tokens.
         name: the name of the server, for hosts.
         version: its version.
         instructions: what hosts tell models about the server.
@@ -166,10 +190,14 @@ def server_of(
             default is the token's subject.
         begin_turns: whether each call of a tool begins a turn of its conversation. The default is
             to do so without `whose`: a conversation of the application has turns of its own.
+        user: who acts in all requests; the default is the token's subject. Not with `whose`.
+        elicit: lets clients ask their users about calls that need a person, and seals what the
+            client keeps meanwhile: `RequestStateSecurity(keys=[secret])`, with the same keys in
+            all processes.
 
     Raises:
         SetupError: `desk` is not a bound toolset, or `owner_of` is passed together with `whose` or
-            for a toolset without owners.
+            for a toolset without owners; or `user` together with `whose`.
 
     Example:
         >>> import asyncio
@@ -193,13 +221,16 @@ def server_of(
             "owner_of was passed " + ("with whose" if whose else "for a toolset without owners"),
             "let whose return the owner, or use Toolset(..., owner=Ownership(...))",
         )
+    if user is not None and whose is not None:
+        raise SetupError("user was passed with whose", "let whose return the user as the third")
     if begin_turns is None:
         begin_turns = whose is None
     if whose is None:
-        whose = _caller_from_token((owner_of or _subject_of) if has_owners else None)
+        whose = _caller_from_token((owner_of or _subject_of) if has_owners else None, user)
     executor = _Executor(desk, whose, begin_turns=begin_turns)
-    tools, resources = _Tools(executor, read_only=read_only), _Resources(executor)
-    return Server(
+    tools = _Tools(executor, read_only=read_only, elicits=elicit is not None)
+    resources = _Resources(executor)
+    server: Server[Any] = Server(
         name,
         version=version,
         instructions=instructions,
@@ -212,6 +243,9 @@ def server_of(
         on_list_prompts=_hide_exceptions(resources.prompts),
         on_get_prompt=_hide_exceptions(resources.prompt),
     )
+    if elicit is not None:
+        server.middleware.append(RequestStateBoundary(elicit, default_audience=name))
+    return server
 
 
 def _hide_exceptions(
@@ -242,8 +276,9 @@ def _hide_exceptions(
 class _Tools:
     """Handlers of `tools/list` and `tools/call`."""
 
-    def __init__(self, executor: _Executor, *, read_only: bool) -> None:
+    def __init__(self, executor: _Executor, *, read_only: bool, elicits: bool) -> None:
         self._executor = executor
+        self._elicits = elicits
         self._listed = {
             each["name"]: types.Tool.model_validate(
                 {"outputSchema": _ANSWER_SCHEMA if each["name"] in TOOLS else {"type": "object"}}
@@ -259,19 +294,64 @@ class _Tools:
 
     async def call(
         self, request: Request, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Call a tool for the caller of the request."""
         if params.name not in self._listed:
             known = ", ".join(map(repr, self._listed))
             raise MCPError(
                 types.INVALID_PARAMS, f"there is no tool {params.name!r}; known: {known}"
             )
-        answer = await self._executor.call(request, params.name, params.arguments)
-        return types.CallToolResult(
-            content=[types.TextContent(text=answer.text)],
-            structured_content=answer.value,
-            is_error=answer.failed,
-        )
+        if not self._elicits or params.request_state is None:
+            answer = await self._executor.call(request, params.name, params.arguments)
+            is_asked = self._elicits and answer.pending is not None
+            return await self._ask(request, answer) if is_asked else _result(answer)
+        given = (params.input_responses or {}).get(_CONSENT)
+        return await self._decide(request, json.loads(params.request_state), given)
+
+    async def _decide(
+        self, request: Request, state: dict[str, Any], given: Any
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Return the result of a call about which the client has asked its user."""
+        decision = given if isinstance(given, types.ElicitResult) else None
+        answer = await self._executor.decide(request, state, decision)
+        # one that was approved, and waits, has a new plan
+        is_approved = decision is not None and decision.action == "accept"
+        return await self._ask(request, answer) if is_approved else _result(answer)
+
+    async def _ask(
+        self, request: Request, answer: ToolAnswer
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Ask the client about a call that waits, if it can show a form to its user."""
+        session = request.session
+        capabilities = session.client_capabilities
+        caller, waiting = await self._executor.waiting(request, answer.pending)
+        if waiting is None or capabilities is None or capabilities.elicitation is None:
+            return _result(answer)
+        state = {
+            "conversation": caller.conversation,
+            "call": waiting.call,
+            "token": waiting.plan.token,
+        }
+        if session.protocol_version >= _FIRST_WITH_INPUT_REQUIRED:
+            form = types.ElicitRequestFormParams(
+                message=waiting.plan.text, requested_schema=_CONSENT_FORM
+            )
+            return types.InputRequiredResult(
+                input_requests={_CONSENT: types.ElicitRequest(params=form)},
+                request_state=json.dumps(state),
+            )
+        if not session.can_send_request:
+            return _result(answer)
+        given = await session.elicit_form(waiting.plan.text, _CONSENT_FORM, request.request_id)
+        return await self._decide(request, state, given)
+
+
+def _result(answer: ToolAnswer) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=answer.text)],
+        structured_content=answer.value,
+        is_error=answer.failed,
+    )
 
 
 # Resources and the prompt
@@ -398,21 +478,42 @@ class _Executor:
     async def call(self, request: Request, tool: str, arguments: Any) -> ToolAnswer:
         """Call a tool."""
         try:
-            conversation, owner = await self._caller(request)
+            conversation, owner, user = await self._caller(request)
             async with self._limiter:
                 # a thread cannot be cancelled: it counts until it is done
                 with anyio.CancelScope(shield=not self.desk.is_async):
+                    # no call id: a request's is not unique beyond its connection
                     answer = await self.desk.call_async(
-                        conversation, owner, tool, arguments, begin_turn=self._begin_turns
+                        *(conversation, owner, tool, arguments),
+                        begin_turn=self._begin_turns,
+                        user=user,
                     )
         except (UnknownConversationError, ConversationIdError):
             return ToolAnswer({"error": _UNKNOWN_CONVERSATION})
         return answer
 
+    async def waiting(self, request: Request, call: int | None) -> tuple[Caller, Approval | None]:
+        """Return the caller, and the call with a number if it waits."""
+        caller = await self._caller(request)
+        async with self._limiter:
+            return caller, await self.desk.aio.run(waiting_call, self.desk, caller, call)
+
+    async def decide(
+        self, request: Request, state: dict[str, Any], given: types.ElicitResult | None
+    ) -> ToolAnswer:
+        """Execute or reject a call as a client has answered; return its answer."""
+        caller = await self._caller(request)
+        if caller.conversation != state["conversation"]:
+            return ToolAnswer({"error": _UNKNOWN_CONVERSATION})
+        async with self._limiter:
+            with anyio.CancelScope(shield=not self.desk.is_async):
+                answer = await self.desk.aio.run(_decide, self.desk, caller, state, given)
+        return answer
+
     async def read(self, request: Request, function: Callable[[Conversation], _T]) -> _T | None:
         """Return the result of a function of the conversation, or None if that is unusable."""
         try:
-            chat = self.desk.conversation(*await self._caller(request))
+            chat = self.desk.conversation(*(await self._caller(request))[:2])
             async with self._limiter:
                 return await chat.aio.run(function, chat)
         except (UnknownConversationError, ConversationIdError):
@@ -420,17 +521,38 @@ class _Executor:
 
     async def _caller(self, request: Request) -> Caller:
         caller = self._whose(request)
-        return await caller if isawaitable(caller) else caller
+        return check_caller(await caller if isawaitable(caller) else caller)
+
+
+def _decide(
+    desk: BoundToolset, caller: Caller, state: dict[str, Any], given: types.ElicitResult | None
+) -> ToolAnswer:
+    """Execute or reject a call; one that waits with a new plan has the pending answer."""
+    conversation, owner, user = caller
+    call, by = state["call"], _ID_PREFIX if user is None else f"{_ID_PREFIX}:{user}"
+    waiting = waiting_call(desk, caller, call)
+    content = (given and given.content) or {}
+    if waiting is not None and given is not None and given.action == "accept":
+        if content.get("approve") is True:
+            answer = approve(desk, caller, waiting, by, state["token"])
+            if answer is not None:
+                return answer
+        else:
+            reject(desk, caller, [waiting], by, str(content.get("reason") or "") or None)
+    elif waiting is not None and given is not None and given.action == "decline":
+        reject(desk, caller, [waiting], by, None)
+    return desk.answer(conversation, owner, call)
 
 
 # Callers, where the application does not pass `whose`
 
 
-def _caller_from_token(owner_of: OwnerOf | None) -> Whose:
+def _caller_from_token(owner_of: OwnerOf | None, user: str | None) -> Whose:
     """Return a function that derives the caller from the access token and `_meta`.
 
     Args:
         owner_of: returns the owner for a token; `None` if rows have no owners.
+        user: who acts; `None` for the token's subject.
     """
 
     def caller_of(request: Request) -> Caller:
@@ -438,7 +560,7 @@ def _caller_from_token(owner_of: OwnerOf | None) -> Whose:
         owner = None if owner_of is None else owner_of(token)
         name = (request.meta or {}).get(CONVERSATION)
         if name is None:
-            return _own_id(token, owner), owner
+            return Caller(_own_id(token, owner), owner, user or _subject_of(token))
         if not isinstance(name, str):
             raise ConversationIdError("the name of a conversation is not a string", "pass one")
         if name == _ID_PREFIX or name.startswith(f"{_ID_PREFIX}:"):
@@ -447,7 +569,8 @@ def _caller_from_token(owner_of: OwnerOf | None) -> Whose:
             )
         # without owners the registry cannot tell principals apart, so their names must differ
         is_shared = token is not None and owner_of is None
-        return f"{_own_id(token, owner)}:{name}" if is_shared else name, owner
+        id_ = f"{_own_id(token, owner)}:{name}" if is_shared else name
+        return Caller(id_, owner, user or _subject_of(token))
 
     return caller_of
 

@@ -14,6 +14,22 @@
 The model gets the answer as JSON text, also if it made a mistake. Any other exception ends the
 run. The SDK runs the calls of one turn concurrently; writes in one conversation wait for each
 other.
+
+A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk.
+With `approved_by` it interrupts the run, and waits at the desk under the id of the interruption:
+
+    run = await Runner.run(agent, ...)
+    state = run.to_state()                                  # or RunState.from_json(...), later
+    plans = {each.call_id: each for each in desk.approvals("chat-7", user.id)}
+    for item in run.interruptions:
+        print(plans[item.call_id].plan.text)
+        state.approve(item)
+    await Runner.run(agent, state)
+
+To reject one, call `desk.reject` and pass the text of its answer to `state.reject`: the SDK calls
+no tool then. An approved call is executed once, however often the state is resumed. If rows have
+changed since, it is rejected, and the model calls again. The SDK does not ask where all calls of a
+tool are approved (`always_approve=True`): those wait at the desk.
 """
 
 from __future__ import annotations
@@ -24,44 +40,111 @@ from alfred_refs.integrations.adapters import require
 
 require("openai-agents", "0.24", extra="openai-agents")
 
-from agents import FunctionTool
+from agents import FunctionTool, RunContextWrapper
 from agents.tool_context import ToolContext
 
-from alfred_refs.integrations.adapters import Whose, caller_of
-from alfred_refs.tools import BoundToolset
+from alfred_refs.integrations.adapters import (
+    ApprovedBy,
+    Caller,
+    Whose,
+    approve,
+    caller_of,
+    reject,
+    waiting_calls,
+)
+from alfred_refs.tools import Approval, BoundToolset, ToolAnswer
+from alfred_refs.tools.errors import plan_changed
 
 __all__ = ["tools_of"]
 
 
-def tools_of(desk: BoundToolset, whose: Whose[ToolContext[Any]]) -> list[FunctionTool]:
+_Context = RunContextWrapper[Any]
+
+
+def tools_of(
+    desk: BoundToolset,
+    whose: Whose[ToolContext[Any]],
+    *,
+    approved_by: ApprovedBy[ToolContext[Any]] | None = None,
+) -> list[FunctionTool]:
     """Return the tools of a bound toolset, for `Agent(tools=...)`.
 
     Args:
         desk: the bound toolset.
-        whose: returns the conversation and the owner of a call from the context of the run.
+        whose: returns the conversation and the owner of a call from the context of the run, and
+            who acts, if that is another.
+        approved_by: returns who has approved the calls of a run, from its context. With it, calls
+            that need a person interrupt the run. Both functions may use `ctx.context` only.
 
     Example:
         >>> tools = tools_of(desk, lambda ctx: (ctx.context.chat_id, None))
         >>> [tool.name for tool in tools]
         ['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
     """
-    return [_tool(desk, whose, each) for each in desk.schemas("mcp")]
+    return [_Tool(desk, whose, approved_by, each).tool for each in desk.schemas("mcp")]
 
 
-def _tool(
-    desk: BoundToolset, whose: Whose[ToolContext[Any]], definition: dict[str, Any]
-) -> FunctionTool:
-    name = definition["name"]
+class _Tool:
+    """What the SDK calls for one tool.
 
-    async def invoke(ctx: ToolContext[Any], arguments: str) -> str:
-        conversation, owner = caller_of(whose, ctx)
-        return (await desk.call_async(conversation, owner, name, arguments)).text
+    Attributes:
+        tool: the tool.
+    """
 
-    return FunctionTool(
-        name=name,
-        description=definition["description"],
-        params_json_schema=definition["inputSchema"],
-        on_invoke_tool=invoke,
-        # strict mode forbids open objects, but the keys of `data` are the columns of the table
-        strict_json_schema=False,
-    )
+    def __init__(
+        self,
+        desk: BoundToolset,
+        whose: Whose[ToolContext[Any]],
+        approved_by: ApprovedBy[ToolContext[Any]] | None,
+        definition: dict[str, Any],
+    ) -> None:
+        self._desk = desk
+        self._whose: Whose[Any] = whose
+        self._approved_by = approved_by
+        self._name = definition["name"]
+        asks = approved_by is not None and not desk.reads(self._name)
+        self.tool = FunctionTool(
+            name=self._name,
+            description=definition["description"],
+            params_json_schema=definition["inputSchema"],
+            on_invoke_tool=self._invoke,
+            # strict mode forbids open objects, but the keys of `data` are the table's columns
+            strict_json_schema=False,
+            needs_approval=self._needs_approval if asks else False,
+        )
+
+    async def _needs_approval(
+        self, ctx: _Context, arguments: dict[str, Any], call_id: str
+    ) -> bool:
+        """Return whether a call needs a person; it waits at the desk from then on."""
+        conversation, owner, user = caller_of(self._whose, ctx)
+        answer = await self._desk.aio.ask(
+            *(conversation, owner, self._name, arguments), user=user, call_id=call_id
+        )
+        return answer is not None and answer.pending is not None
+
+    async def _invoke(self, ctx: ToolContext[Any], arguments: str) -> str:
+        caller = caller_of(self._whose, ctx)
+        conversation, owner, user = caller
+        asked: list[Approval] = []
+        if self._approved_by is not None and not self._desk.reads(self._name):
+            asked = await self._desk.aio.run(waiting_calls, self._desk, caller, ctx.tool_call_id)
+        answer = await self._desk.call_async(
+            *(conversation, owner, self._name, arguments), user=user, call_id=ctx.tool_call_id
+        )
+        # a call that was asked comes here when it is approved
+        approved = [each for each in asked if each.call == answer.pending]
+        if approved and self._approved_by is not None:
+            by = self._approved_by(ctx)
+            answer = await self._desk.aio.run(_approve, self._desk, caller, approved[0], by)
+        return answer.text
+
+
+def _approve(desk: BoundToolset, caller: Caller, waiting: Approval, by: str) -> ToolAnswer:
+    """Execute a call; if its effect has changed, reject it, so that the model calls again."""
+    answer = approve(desk, caller, waiting, by, waiting.plan.token)
+    if answer is not None:
+        return answer
+    again = waiting_calls(desk, caller, waiting.call_id)
+    reject(desk, caller, again, by, "the rows have changed since it was planned")
+    return ToolAnswer(plan_changed(again[0].plan.summary if again else "").to_json())

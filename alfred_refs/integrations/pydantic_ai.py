@@ -20,6 +20,20 @@ A mistake of the model is the result of its call, marked as failed; it does not 
 Any other exception ends the run. The framework runs the calls of one turn concurrently, except
 writes, which wait for the calls before them and delay those after them.
 
+A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk.
+With `approved_by` it ends the run, if the run's `output_type` has `DeferredToolRequests`: the plan
+is in the `metadata` of the requests, and the next run has the decision of a person:
+
+    run = await agent.run(..., output_type=[str, DeferredToolRequests])
+    asked = run.output.metadata["call_1"]    # {"call": 3, "plan": "Delete 1 order. ...", ...}
+    results = run.output.build_results(approve_all=True, metadata=run.output.metadata)
+    await agent.run(message_history=run.all_messages(), deferred_tool_results=results, ...)
+
+A call that is approved is executed once, whatever number of runs have the decision, and only if it
+does what its plan says. With the metadata that is the plan that was shown, without it the plan
+that the desk has. If rows have changed, or the person has edited arguments, the new plan is asked.
+A `ToolDenied` rejects the call at the desk, too.
+
 With a `window`, the agent's instructions contain the rows that the conversation is about. They are
 read once, when a run begins.
 """
@@ -36,14 +50,24 @@ from alfred_refs.integrations.adapters import require
 
 require("pydantic-ai-slim", "2.60", extra="pydantic-ai")
 
-from pydantic_ai import RunContext, ToolDefinition, ToolFailed
-from pydantic_ai.messages import InstructionPart
+from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
+from pydantic_ai.messages import InstructionPart, ModelRequest, ToolReturnPart
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from alfred_refs.context import Context, Window
-from alfred_refs.integrations.adapters import Whose, caller_of
-from alfred_refs.tools import BoundToolset
+from alfred_refs.integrations.adapters import (
+    ApprovedBy,
+    Caller,
+    Whose,
+    approve,
+    caller_of,
+    reject,
+    shown,
+    waiting_call,
+    waiting_calls,
+)
+from alfred_refs.tools import BoundToolset, ToolAnswer
 
 __all__ = ["RefToolset"]
 
@@ -53,10 +77,13 @@ class RefToolset(AbstractToolset[AgentDepsT]):
 
     Args:
         desk: the bound toolset.
-        whose: returns the conversation and the owner of a call from the context of the run. The
-            context has a new `conversation_id` in each run, unless the run is given one or the
-            messages of the previous run.
+        whose: returns the conversation and the owner of a call from the context of the run, and
+            who acts, if that is another. The context has a new `conversation_id` in each run,
+            unless the run is given one or the messages of the previous run.
         window: which rows the agent's instructions show when a run begins; none without it.
+        approved_by: returns who has decided the calls of a run, from its context. With it, calls
+            that need a person end the run with `DeferredToolRequests`, which its `output_type`
+            must have.
         id: distinguishes the toolset from others of the same agent.
 
     Attributes:
@@ -79,11 +106,13 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         whose: Whose[RunContext[AgentDepsT]],
         *,
         window: Window | None = None,
+        approved_by: ApprovedBy[RunContext[AgentDepsT]] | None = None,
         id: str = "alfred_refs",  # noqa: A002  # the name in the base class
     ) -> None:
         self._desk = desk
         self._whose = whose
         self._window = window
+        self._approved_by = approved_by
         self._id = id
         self.rows: InstructionPart | None = None
 
@@ -96,7 +125,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         """Return a copy for one run, with the rows of its instructions if there is a window."""
         if self._window is None:
             return self
-        chat = self._desk.conversation(*caller_of(self._whose, ctx))
+        chat = self._desk.conversation(*caller_of(self._whose, ctx)[:2])
         text = await Context(chat, self._window).aio.render()
         of_run = copy(self)
         of_run.rows = InstructionPart(text, name="rows", dynamic=True, on_change="append")
@@ -114,7 +143,8 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         return self.rows
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Return all tools, in each step."""
+        """Return all tools, in each step; calls that a person has denied are rejected first."""
+        await self._reject_denied(ctx)
         return {
             each.name: ToolsetTool(
                 toolset=self,
@@ -152,13 +182,59 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         Raises:
             ToolFailed: the model made a mistake; the message is for the model.
         """
-        conversation, owner = caller_of(self._whose, ctx)
+        caller = caller_of(self._whose, ctx)
+        conversation, owner, user = caller
         arguments = tool_args.text if isinstance(tool_args, _InvalidArguments) else tool_args
-        answer = await self._desk.call_async(conversation, owner, name, arguments)
+        answer = await self._desk.call_async(
+            *(conversation, owner, name, arguments), user=user, call_id=ctx.tool_call_id
+        )
+        if answer.pending is not None and self._approved_by is not None:
+            decide = self._approve_or_ask
+            answer = await self._desk.aio.run(decide, caller, answer, ctx, self._approved_by)
         if answer.failed:
             # the message has all that a model needs; as JSON it would be quoted twice
             raise ToolFailed(answer.value["error"]["message"])
         return answer.value
+
+    def _approve_or_ask(
+        self,
+        caller: Caller,
+        answer: ToolAnswer,
+        ctx: RunContext[AgentDepsT],
+        approved_by: ApprovedBy[RunContext[AgentDepsT]],
+    ) -> ToolAnswer:
+        """Return the answer of a call that waits, if the run has a person's approval of its plan.
+
+        Raises:
+            ApprovalRequired: it has none, or the plan is another one now.
+        """
+        known = ctx.tool_call_metadata or {}
+        waiting = waiting_call(self._desk, caller, answer.pending)
+        if waiting is not None and ctx.tool_call_approved:
+            # edited arguments are another call, whose plan only the metadata shows as seen
+            if known.get("call", waiting.call_id) in (waiting.call, ctx.tool_call_id):
+                by, token = approved_by(ctx), known.get("token")
+                done = approve(self._desk, caller, waiting, by, token)
+                if done is not None:
+                    return done
+            waiting = waiting_call(self._desk, caller, waiting.call)
+        if waiting is None:  # somebody has decided it at the desk
+            return answer
+        raise ApprovalRequired(shown(waiting))
+
+    async def _reject_denied(self, ctx: RunContext[AgentDepsT]) -> None:
+        """Reject the calls at the desk that the last request of the run shows as denied."""
+        last = ctx.messages[-1] if ctx.messages else None
+        if self._approved_by is None or not isinstance(last, ModelRequest):
+            return
+        for part in last.parts:
+            if isinstance(part, ToolReturnPart) and part.outcome == "denied":
+                caller, by = caller_of(self._whose, ctx), self._approved_by(ctx)
+                denied = await self._desk.aio.run(
+                    waiting_calls, self._desk, caller, part.tool_call_id
+                )
+                reason = part.model_response_str()
+                await self._desk.aio.run(reject, self._desk, caller, denied, by, reason)
 
 
 class _InvalidArguments(dict[str, Any]):

@@ -396,6 +396,41 @@ class BoundToolset:
         with self._session(given) as session:
             return self.toolset.plan(session, self._request(tool, arguments, user, None))
 
+    def ask(
+        self,
+        conversation: str,
+        owner: Any = None,
+        tool: str = "",
+        arguments: Any = None,
+        *,
+        user: Any = None,
+        call_id: str | None = None,
+    ) -> ToolAnswer | None:
+        """Store a call if it needs a person, and do nothing otherwise.
+
+        For programs that ask before they call: `call` with the same `call_id` returns what became
+        of it.
+
+        Args:
+            conversation: as for `call`.
+            owner: as for `call`.
+            tool: as for `call`.
+            arguments: as for `call`.
+            user: as for `call`.
+            call_id: as for `call`.
+
+        Returns:
+            the pending answer, or what became of a call with this id; `None` if nobody needs to
+            approve the call, or it would be refused.
+
+        Raises:
+            SetupError: as for `call`.
+        """
+        given = self._session_arguments(conversation, owner, user)
+        with self._session(given) as session:
+            answer = self.toolset.ask(session, self._request(tool, arguments, user, call_id))
+        return None if answer is None else ToolAnswer(answer)
+
     def approvals(
         self, conversation: str | None = None, owner: Any = None, *, limit: int | None = None
     ) -> list[Approval]:
@@ -495,6 +530,16 @@ class BoundToolset:
             call, "waiting", state="rejected", decided_by=by, reason=clean
         ) or chat.calls.get(call)
         return ToolAnswer(answer_of(entry))
+
+    def answer(self, conversation: str, owner: Any = None, call: int = 0) -> ToolAnswer:
+        """Return what a call that waits, or has waited, would be answered now.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            call: its number.
+        """
+        return ToolAnswer(answer_of(self.conversation(conversation, owner).calls.get(call)))
 
     def history(
         self,
@@ -715,9 +760,11 @@ class AsyncDesk(AsyncFacade[BoundToolset]):
     """The methods of a `BoundToolset` for people, as coroutines."""
 
     plan = async_method(BoundToolset.plan)
+    ask = async_method(BoundToolset.ask)
     approvals = async_method(BoundToolset.approvals)
     approve = async_method(BoundToolset.approve)
     reject = async_method(BoundToolset.reject)
+    answer = async_method(BoundToolset.answer)
     history = async_method(BoundToolset.history)
     changes = async_method(BoundToolset.changes)
     undo = async_method(BoundToolset.undo)

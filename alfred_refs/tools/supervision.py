@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from hashlib import sha256
 from time import monotonic
 from typing import Any, Final, Literal, cast
 
@@ -58,6 +59,11 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "update": "updated",
     "delete": "deleted",
 }
+
+EDITED: Final = "#"
+"""Follows the framework's id in that of a call with other arguments."""
+
+_DIGEST_DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,23 @@ class Request:
             with suppress(ValueError):
                 return json.loads(self.arguments)
         return self.arguments
+
+
+def known_call(chat: SessionConversation, request: Request) -> tuple[CallEntry | None, Request]:
+    """Return the stored call with the framework's id of a call, and the call.
+
+    An id that has other arguments now is another call, and is stored under an id of its own: some
+    models number their calls anew in each turn, and a person may edit arguments.
+    """
+    if request.call_id is None:
+        return None, request
+    given = (request.tool, request.json_arguments())
+    entry = chat.calls.find(request.call_id)
+    if entry is None or (entry.tool, entry.arguments) == given:
+        return entry, request
+    digest = sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
+    request = replace(request, call_id=f"{request.call_id}{EDITED}{digest[:_DIGEST_DIGITS]}")
+    return chat.calls.find(str(request.call_id)), request
 
 
 class _Supervisor:

@@ -97,6 +97,7 @@ from alfred_refs.tools.supervision import (
     Request,
     Undoer,
     answer_of,
+    known_call,
     pending_answer,
 )
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
@@ -318,10 +319,9 @@ class Toolset:
         journal: Journal | None,
     ) -> Answer:
         """Return the answer of a write that is kept, or may need a person."""
-        if request.call_id is not None:
-            entry = chat.calls.find(request.call_id)
-            if entry is not None:
-                return answer_of(entry)
+        entry, request = known_call(chat, request)
+        if entry is not None:
+            return answer_of(entry)
         for _ in range(_ATTEMPTS):
             token = None
             if self.consent is not None:
@@ -336,6 +336,19 @@ class Toolset:
             if answer.get("error", {}).get("code") != "plan_changed":
                 break
         return answer
+
+    def ask(self, session: RefSession, request: Request) -> Answer | None:
+        """Store a call that needs a person, and return its answer; see `BoundToolset.ask`."""
+        if self.consent is None or self.reads(request.tool):
+            return None
+        chat = self._view_of(session)
+        entry, request = known_call(chat, request)
+        if entry is not None:
+            return answer_of(entry)
+        plan = self.plan(session, request)
+        if plan.refusal is not None or not self.consent.is_needed(plan):
+            return None
+        return self._ask(chat, request, plan)
 
     def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
         """Store a call that needs a person, and return its answer."""

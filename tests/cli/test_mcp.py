@@ -138,7 +138,7 @@ def run(*arguments: str, url: str | None = None) -> Result:
         (["app:desk", "--token-verifier", "app:v"], "--token-verifier is for --http."),
         (
             ["app:desk", "--http", "localhost:1", "--token-verifier", "app:v", "--owner", "7"],
-            "--owner and --conversation are for one user, and --token-verifier for many.",
+            "--owner, --conversation and --user are for one user, --token-verifier for many.",
         ),
         (["app:desk", "--http", "0.0.0.0:80"], "is served with --token-verifier only."),
         (["app:desk", "--http", "[::]:80"], "is served with --token-verifier only."),

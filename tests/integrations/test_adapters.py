@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from alfred_refs import SetupError
-from alfred_refs.integrations.adapters import caller_of
+from alfred_refs.integrations.adapters import Caller, caller_of
 
 pytestmark = pytest.mark.once
 
 
 def test_it_is_a_conversation_and_an_owner() -> None:
-    """An owner of any type; the function is called with the context."""
-    assert caller_of(lambda context: (context, None), "chat-7") == ("chat-7", None)
-    assert caller_of(lambda context: ("chat-7", context), 7) == ("chat-7", 7)
+    """An owner of any type, and perhaps a user; the function is called with the context."""
+    assert caller_of(lambda context: (context, None), "chat-7") == Caller("chat-7", None)
+    assert caller_of(lambda context: ("chat-7", context), 7) == Caller("chat-7", 7)
+    assert caller_of(lambda _: ("chat-7", 7, "bob"), None) == Caller("chat-7", 7, "bob")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_it_is_a_conversation_and_an_owner() -> None:
         ),
         ("ab", "returned a str that is not a pair"),
         (("chat-7",), "returned a tuple that is not a pair"),
-        (("chat-7", 7, 8), "returned a tuple that is not a pair"),
+        (("chat-7", 7, 8, 9), "returned a tuple that is not a pair"),
         (["chat-7", 7], "returned a list that is not a pair"),
         (
             (7, "chat-7"),
