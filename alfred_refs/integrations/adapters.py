@@ -29,7 +29,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from alfred_refs.errors import SetupError
 from alfred_refs.tools import Approval, BoundToolset, ToolAnswer
-from alfred_refs.tools.supervision import EDITED
 
 
 def require(package: str, minimum: str, *, extra: str) -> None:
@@ -116,13 +115,8 @@ def check_caller(caller: object) -> Caller:
 
 def waiting_calls(desk: BoundToolset, caller: Caller, call_id: str | None) -> list[Approval]:
     """Return the calls that wait under a framework's id: one, and those with edited arguments."""
-    if call_id is None:
-        return []
-    return [
-        each
-        for each in desk.approvals(caller.conversation, caller.owner)
-        if each.call_id == call_id or str(each.call_id).startswith(f"{call_id}{EDITED}")
-    ]
+    waiting = () if call_id is None else desk.approvals(caller.conversation, caller.owner)
+    return [each for each in waiting if each.call_id == call_id]
 
 
 def waiting_call(desk: BoundToolset, caller: Caller, call: int | None) -> Approval | None:
@@ -153,8 +147,8 @@ def approve(
     answer = desk.approve(conversation, owner, waiting.call, by=by, plan=token)
     if answer.failed and answer.value["error"]["code"] == "plan_changed":
         return None
-    call_id = str(waiting.call_id).partition(EDITED)[0]
-    reject(desk, caller, waiting_calls(desk, caller, call_id), by, "it could not be done")
+    others = waiting_calls(desk, caller, waiting.call_id)
+    reject(desk, caller, others, by, "it could not be done")
     return answer
 
 

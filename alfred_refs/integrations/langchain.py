@@ -103,9 +103,11 @@ def _tool(
         id_ = agent_runtime.tool_call_id
         while True:
             answer = desk.call(conversation, owner, name, arguments, user=user, call_id=id_)
-            waiting = waiting_call(desk, caller, answer.pending)
-            if approved_by is None or waiting is None:
+            if approved_by is None or answer.pending is None:
                 return message(agent_runtime, answer)
+            waiting = waiting_call(desk, caller, answer.pending)
+            if waiting is None:  # somebody has decided it at the desk
+                continue
             decision, by = interrupt(shown(waiting)), approved_by(agent_runtime)
             decided = _decide(desk, caller, waiting, decision, by)
             if decided is not None:
@@ -121,9 +123,11 @@ def _tool(
             answer = await desk.call_async(
                 *(conversation, owner, name, arguments), user=user, call_id=id_
             )
-            waiting = await run(waiting_call, desk, caller, answer.pending)
-            if approved_by is None or waiting is None:
+            if approved_by is None or answer.pending is None:
                 return message(agent_runtime, answer)
+            waiting = await run(waiting_call, desk, caller, answer.pending)
+            if waiting is None:  # somebody has decided it at the desk
+                continue
             decision, by = interrupt(shown(waiting)), approved_by(agent_runtime)
             decided = await run(_decide, desk, caller, waiting, decision, by)
             if decided is not None:

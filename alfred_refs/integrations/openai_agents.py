@@ -53,7 +53,6 @@ from alfred_refs.integrations.adapters import (
     waiting_calls,
 )
 from alfred_refs.tools import Approval, BoundToolset, ToolAnswer
-from alfred_refs.tools.errors import plan_changed
 
 __all__ = ["tools_of"]
 
@@ -147,4 +146,6 @@ def _approve(desk: BoundToolset, caller: Caller, waiting: Approval, by: str) -> 
         return answer
     again = waiting_calls(desk, caller, waiting.call_id)
     reject(desk, caller, again, by, "the rows have changed since it was planned")
-    return ToolAnswer(plan_changed(again[0].plan.summary if again else "").to_json())
+    would = again[0].plan.summary if again else ""
+    message = f"the rows have changed since the call was planned; call again: {would}"
+    return ToolAnswer({"error": {"code": "plan_changed", "message": message}})

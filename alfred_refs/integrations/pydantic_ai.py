@@ -211,15 +211,15 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         known = ctx.tool_call_metadata or {}
         waiting = waiting_call(self._desk, caller, answer.pending)
         if waiting is not None and ctx.tool_call_approved:
-            # edited arguments are another call, whose plan only the metadata shows as seen
-            if known.get("call", waiting.call_id) in (waiting.call, ctx.tool_call_id):
+            # the plan of edited arguments was seen only if it is in the metadata
+            if known["call"] == waiting.call if "call" in known else not waiting.is_edited:
                 by, token = approved_by(ctx), known.get("token")
                 done = approve(self._desk, caller, waiting, by, token)
                 if done is not None:
                     return done
             waiting = waiting_call(self._desk, caller, waiting.call)
         if waiting is None:  # somebody has decided it at the desk
-            return answer
+            return self._desk.answer(caller.conversation, caller.owner, answer.pending or 0)
         raise ApprovalRequired(shown(waiting))
 
     async def _reject_denied(self, ctx: RunContext[AgentDepsT]) -> None:

@@ -51,6 +51,7 @@ from alfred_refs.tools.definitions import Form
 from alfred_refs.tools.errors import ToolError, plan_changed
 from alfred_refs.tools.plans import Plan, PlannedRow
 from alfred_refs.tools.supervision import (
+    EDITED,
     Approver,
     Journal,
     Request,
@@ -135,6 +136,7 @@ class Approval:
         plan: what it would do, as it was when the model called, or when it was looked at last.
         user: who acted, as text; `None` if that is not known.
         call_id: the framework's id of the call, if it gave one.
+        is_edited: whether another call with this id had other arguments before.
         asked_at: when the model called.
         expires_at: when it stops waiting; `None` for never.
 
@@ -152,6 +154,7 @@ class Approval:
     plan: Plan = field(repr=False)
     user: str | None
     call_id: str | None
+    is_edited: bool
     asked_at: datetime
     expires_at: datetime | None
 
@@ -781,6 +784,7 @@ def _nothing_to_undo(asked: str) -> dict[str, Any]:
 
 
 def _approval(conversation: str, owner: str | None, entry: CallEntry) -> Approval:
+    call_id, edited, _ = (entry.call_id or "").partition(EDITED)
     return Approval(
         conversation,
         owner,
@@ -789,7 +793,8 @@ def _approval(conversation: str, owner: str | None, entry: CallEntry) -> Approva
         entry.arguments,
         Plan.model_validate(entry.plan),
         entry.user,
-        entry.call_id,
+        call_id or None,
+        bool(edited),
         entry.asked_at,
         entry.expires_at,
     )

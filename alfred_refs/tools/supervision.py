@@ -60,7 +60,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "delete": "deleted",
 }
 
-EDITED: Final = "#"
+EDITED: Final = "#arguments:"
 """Follows the framework's id in that of a call with other arguments."""
 
 _DIGEST_DIGITS: Final = 16
