@@ -57,7 +57,7 @@ from alfred_refs.integrations.adapters import (
     shown,
     waiting_call,
 )
-from alfred_refs.tools import Approval, BoundToolset, ToolAnswer
+from alfred_refs.tools import BoundToolset, ToolAnswer
 
 __all__ = ["tools_of"]
 
@@ -99,39 +99,28 @@ def _tool(
     # LangGraph injects the runtime into the parameter that is annotated with its type
     def call(agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
         caller = caller_of(whose, agent_runtime)
-        conversation, owner, user = caller
-        id_ = agent_runtime.tool_call_id
-        while True:
-            answer = desk.call(conversation, owner, name, arguments, user=user, call_id=id_)
-            if approved_by is None or answer.pending is None:
-                return message(agent_runtime, answer)
-            waiting = waiting_call(desk, caller, answer.pending)
-            if waiting is None:  # somebody has decided it at the desk
-                continue
-            decision, by = interrupt(shown(waiting)), approved_by(agent_runtime)
-            decided = _decide(desk, caller, waiting, decision, by)
-            if decided is not None:
-                return message(agent_runtime, decided)
+        answer = desk.call(
+            *(caller.conversation, caller.owner, name, arguments),
+            user=caller.user,
+            call_id=agent_runtime.tool_call_id,
+        )
+        if answer.pending is not None and approved_by is not None:
+            answer = _wait(desk, caller, answer.pending, approved_by, agent_runtime)
+        return message(agent_runtime, answer)
 
     async def acall(
         agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]
     ) -> ToolMessage:
         caller = caller_of(whose, agent_runtime)
-        conversation, owner, user = caller
-        id_, run = agent_runtime.tool_call_id, desk.aio.run
-        while True:
-            answer = await desk.call_async(
-                *(conversation, owner, name, arguments), user=user, call_id=id_
-            )
-            if approved_by is None or answer.pending is None:
-                return message(agent_runtime, answer)
-            waiting = await run(waiting_call, desk, caller, answer.pending)
-            if waiting is None:  # somebody has decided it at the desk
-                continue
-            decision, by = interrupt(shown(waiting)), approved_by(agent_runtime)
-            decided = await run(_decide, desk, caller, waiting, decision, by)
-            if decided is not None:
-                return message(agent_runtime, decided)
+        answer = await desk.call_async(
+            *(caller.conversation, caller.owner, name, arguments),
+            user=caller.user,
+            call_id=agent_runtime.tool_call_id,
+        )
+        if answer.pending is not None and approved_by is not None:
+            given = (desk, caller, answer.pending, approved_by, agent_runtime)
+            answer = await desk.aio.run(_wait, *given)
+        return message(agent_runtime, answer)
 
     def message(runtime: ToolRuntime[Any, Any], answer: ToolAnswer) -> ToolMessage:
         return ToolMessage(
@@ -153,25 +142,38 @@ def _tool(
     )
 
 
-def _decide(
-    desk: BoundToolset, caller: Caller, waiting: Approval, decision: Any, by: str
-) -> ToolAnswer | None:
-    """Execute or reject a call that waits; return its answer, or None if its plan has changed.
+def _wait(
+    desk: BoundToolset,
+    caller: Caller,
+    call: int,
+    approved_by: ApprovedBy[_Runtime],
+    runtime: _Runtime,
+) -> ToolAnswer:
+    """Interrupt the agent until a person has decided a call, and return its answer.
+
+    When the agent is resumed, LangGraph calls the tool again, and each interrupt returns its
+    decision in turn.
 
     Raises:
         SetupError: the agent was resumed with another value than a decision.
     """
-    match decision:
-        case {"type": "approve", "token": str(token)}:
-            return approve(desk, caller, waiting, by, token)
-        case {"type": "reject"}:
-            call = (caller.conversation, caller.owner, waiting.call)
-            return desk.reject(*call, by=by, reason=decision.get("message"))
-    raise SetupError(
-        f"the agent was resumed with {decision!r} for a call that waits for a person",
-        'give {"type": "approve", "token": ...}, with the token of the interrupt, '
-        'or {"type": "reject", "message": ...}',
-    )
+    while waiting := waiting_call(desk, caller, call):
+        decision, answer = interrupt(shown(waiting)), None
+        match decision:
+            case {"type": "approve", "token": str(token)}:
+                answer = approve(desk, caller, waiting, approved_by(runtime), token)
+            case {"type": "reject"}:
+                reason = decision.get("message")
+                reject(desk, caller, [waiting], approved_by(runtime), reason)
+            case _:
+                raise SetupError(
+                    f"the agent was resumed with {decision!r} for a call that waits for a person",
+                    'give {"type": "approve", "token": ...}, with the token of the interrupt, '
+                    'or {"type": "reject", "message": ...}',
+                )
+        if answer is not None:
+            return answer
+    return desk.answer(caller.conversation, caller.owner, call)
 
 
 class _RefTool(StructuredTool):
