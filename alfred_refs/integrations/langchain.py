@@ -54,6 +54,7 @@ from alfred_refs.integrations.adapters import (
     Whose,
     approve,
     caller_of,
+    reject,
     shown,
     waiting_call,
 )
