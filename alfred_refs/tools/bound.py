@@ -48,7 +48,7 @@ from alfred_refs.sqla import (
 from alfred_refs.store import Actor, CallEntry, CallState
 from alfred_refs.tools.arguments import TOOLS
 from alfred_refs.tools.definitions import Form
-from alfred_refs.tools.errors import ToolError, plan_changed
+from alfred_refs.tools.errors import ToolError, plan_changed, undo_conflict
 from alfred_refs.tools.plans import Plan, PlannedRow
 from alfred_refs.tools.supervision import (
     EDITED,
@@ -633,6 +633,11 @@ class BoundToolset:
             said = " ".join(f"{name} {number}" for name, number in asked.items())
             return Plan(tool="undo", refusal=_nothing_to_undo(said))
         request = Request("undo", asked, "user", by, undoes=entries[-1].number)
+        for each in entries:
+            if each.plan and each.plan.get("unseen"):
+                fact = f"call {each.number} has run {each.plan['unseen'][0]}"
+                refusal = undo_conflict([f"{fact}, whose changes are not known"])
+                return Plan(tool="undo", refusal=refusal.to_json()["error"])
         changes = chat.calls.changes([each.number for each in entries])
         undoer = Undoer(request, self.journal or Journal(), plan, changes, only_plan=only_plan)
         with self._session(given) as session:

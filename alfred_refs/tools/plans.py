@@ -114,6 +114,7 @@ class Plan(BaseModel):
         others: how many rows of tables that the model does not use are changed, by action.
         notes: of the application's hooks.
         lasting: what an undo cannot take back, in words.
+        unseen: what may change rows that are not in the plan, in words: SQL as text.
         token: a digest of the effect.
         refusal: the error that the model gets in place of an answer; nothing is done then.
 
@@ -132,6 +133,7 @@ class Plan(BaseModel):
     others: dict[Action, int] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
     lasting: list[str] = Field(default_factory=list)
+    unseen: list[str] = Field(default_factory=list)
     token: str = ""
     refusal: dict[str, Any] | None = None
 
@@ -171,6 +173,7 @@ class Plan(BaseModel):
             lines += [f"- and {len(rows) - _MOST_ROWS} more"] if len(rows) > _MOST_ROWS else []
         lines += [f"Note: {note}" for note in self.notes]
         lines += [f"Cannot be undone: {each}" for each in self.lasting]
+        lines += [f"Not seen: what {each} does" for each in self.unseen]
         return "\n".join(lines)
 
     def touches(self, entity: str, action: Action) -> bool:
@@ -421,7 +424,8 @@ def make_plan(
         rows=sorted(found, key=lambda row: not row.is_named),
         others=dict(others),
         notes=shown["notes"],
-        lasting=[*lasting_effects(each.change for each in named), *unseen],
+        lasting=[*lasting_effects(each.change for each in named)],
+        unseen=[*unseen],
         token=token_of(each.change for each in named),
     )
 

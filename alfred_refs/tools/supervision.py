@@ -24,7 +24,7 @@ one that stays `doing` is in doubt, and nothing repeats it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -114,9 +114,14 @@ class Consent:
                 )
 
     def is_needed(self, plan: Plan) -> bool:
-        """Return whether a person must approve a call with this plan."""
+        """Return whether a person must approve a call with this plan.
+
+        Rules by class need one also where the plan may not have all rows.
+        """
         if callable(self.rules):
             return self.rules(plan)
+        if plan.unseen:
+            return True
         for model, verbs in self.rules.items():
             entities = {
                 table.entity or table.name
@@ -246,10 +251,12 @@ class Keeper(_Supervisor):
             raise HeldBackError(plan_changed(self.plan.summary).to_json())
         if self._journal is not None and (named or recorder.unseen):
             with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
-                self._doing = store_call(call, recorder, self._new(), self._entries(named))
+                self._doing = store_call(
+                    call, recorder, self._new(recorder.unseen), self._entries(named)
+                )
         return answer
 
-    def _new(self) -> NewCall:
+    def _new(self, unseen: Collection[str]) -> NewCall:
         request = self.request
         return NewCall(
             tool=request.tool,
@@ -258,6 +265,7 @@ class Keeper(_Supervisor):
             actor=request.actor,
             user=request.user,
             call_id=request.call_id,
+            plan={"unseen": [*unseen]} if unseen else None,
             undoes=request.undoes,
             seconds=monotonic() - request.began,
         )

@@ -19,7 +19,13 @@ from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows
-from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallRemark
+from tests.tools.shop.models import (
+    StallLabel,
+    StallLine,
+    StallOrder,
+    StallParcel,
+    StallRemark,
+)
 
 Desks = Callable[..., BoundToolset]
 Stored = Callable[[], Rows]
@@ -354,3 +360,23 @@ def test_the_model_has_no_way_to_approve(desk_of: Desks) -> None:
     assert names == {"db_read", "db_create", "db_update", "db_delete", "db_edit_list"}
     for tool in ("approve", "undo", "plan", "reject"):
         assert code_of(desk.call("chat-7", None, tool, {"call": 1})) == "unknown_tool"
+
+
+def test_what_is_not_seen_needs_a_person_and_is_not_undone(desk_of: Desks) -> None:
+    """SQL as text may do what the rules are about."""
+
+    class Log(Hooks):
+        def before_write(self, write: Any) -> None:
+            write.session.execute(text("DELETE FROM stall_parcels"))
+
+    hooks = {StallOrder: [Log()]}
+    waiting = desk_of(hooks=hooks, consent={StallParcel: ["delete"]})
+    assert waiting.call("chat-7", None, "db_update", UPDATE).pending == 1
+    assert not waiting.approve("chat-7", None, 1, by="ann").failed
+
+    free = desk_of(hooks=hooks)
+    free.call("chat-7", None, "db_update", {**UPDATE, "data": {"title": "Table"}})
+    for call in (1, 2):
+        refused = free.undo("chat-7", call=call, by="ann").refusal
+        assert refused is not None
+        assert "SQL as text, whose changes are not known" in refused["message"]

@@ -143,7 +143,7 @@ def test_a_hook_that_refuses_and_one_that_writes(desk_of: Desks) -> None:
             raise ToolError("never", "no")
 
     plan = desk_of(hooks={StallOrder: [Log()]}).plan("chat-7", None, "db_update", UPDATE)
-    assert plan.lasting == ["SQL as text"]
+    assert plan.text.endswith("Not seen: what SQL as text does")
 
     plan = desk_of(hooks={StallOrder: [Never()]}).plan("chat-7", None, "db_update", UPDATE)
     assert plan.refusal == {"code": "never", "message": "no"}
