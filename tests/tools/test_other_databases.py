@@ -10,6 +10,7 @@ from sqlalchemy import JSON, StaticPool, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
+from alfred_refs.errors import SetupError
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import BoundToolset, Toolset
 
@@ -68,3 +69,17 @@ def test_containment_is_refused(desk: BoundToolset, tool: str, group: Any) -> No
     assert "cannot be 'contains' in this database" in error["error"]["message"]
     asked = {"table": "notes", "or_filters": [clause]}
     assert desk.call("chat-7", None, "db_read", asked).failed
+
+
+def test_a_person_decides_there_too(desk: BoundToolset) -> None:
+    """A call is planned and approved; it cannot be undone, because values are not read back."""
+    tools = Toolset([Note], consent={Note: ["delete"]}, expect="optional")
+    careful = tools.bind(desk.sessions, registry=desk.registry, journal=True)
+    only = {"filters": [{"field": "name", "op": "=", "value": "full"}], "expect": {"count": 1}}
+
+    assert careful.call("chat-7", None, "db_delete", {"table": "notes", **only}).pending == 1
+    [waiting] = careful.approvals("chat-7")
+    assert waiting.plan.summary == "Delete 1 note."
+    assert careful.approve("chat-7", None, 1, by="ann").value["count"] == 1
+    with pytest.raises(SetupError, match="another database"):
+        careful.undo("chat-7", call=1, by="ann")
