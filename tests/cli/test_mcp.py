@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.client import ConnectMode
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, create_engine, select, text
 
 from alfred_refs.cli.commands import alfred_refs
 from alfred_refs.cli.mcp import reflect_desk
@@ -45,7 +45,7 @@ from tests.integrations import shop
 
 engine = create_engine(os.environ["SHOP"])
 sessions, registry = sessionmaker(engine, class_=RefSession), RefRegistry(engine)
-desk = shop.toolset(shop.ownership()).bind(sessions, registry=registry)
+desk = shop.toolset(shop.ownership()).bind(sessions, registry=registry, journal=True)
 nobodys = shop.toolset(None).bind(sessions, registry=registry)
 
 class Verifier:
@@ -210,6 +210,21 @@ async def test_a_program_is_served_on_standard_output(program: dict[str, Any]) -
     assert answer.structured_content is not None
     assert [row["note"] for row in answer.structured_content["rows"]] == ["for Ada"]
     assert {"db_read", "db_create"} <= {*listed}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("conversation", [(), ("--conversation", "desk-1")])
+async def test_the_command_line_names_who_acts(
+    program: dict[str, Any], conversation: tuple[str, ...], shop_engine: Engine
+) -> None:
+    """With a conversation, and without."""
+    arguments = ["app:desk", "--owner", str(shop.ADA), "--user", "bob", *conversation]
+    async with over_stdio(*arguments, **program) as client:
+        data = {"placed": "2026-11-25", "note": "new"}
+        await client.call_tool("db_create", {"table": "orders", "data": data})
+    with shop_engine.connect() as connection:
+        users = connection.execute(select(schema.calls.c.acting_user)).scalars().all()
+    assert users == ["bob"]
 
 
 @pytest.mark.slow

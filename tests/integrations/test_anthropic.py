@@ -14,7 +14,7 @@ from anthropic.lib.tools import ToolError
 
 from alfred_refs import SetupError
 from alfred_refs.integrations.anthropic import FAILED, tools_of
-from alfred_refs.tools import BoundToolset
+from alfred_refs.tools import BoundToolset, Toolset
 from examples.agents.anthropic import shop_runner
 from tests.integrations import shop
 from tests.integrations.contract import (
@@ -181,3 +181,33 @@ def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
     first, rows = json.loads(server.played.received)["system"]
     assert first["text"] == "Look after the customer's orders."
     assert '- order_1 "for Ada" (read in turn 0)\n  {"placed": "2026-11-24"}' in rows["text"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_call_that_needs_a_person_is_pending(
+    shop_desk: BoundToolset, shop_async_desk: BoundToolset, is_async: bool
+) -> None:
+    """The runner goes on; who acts is known to whom decides it."""
+    bound = shop_async_desk if is_async else shop_desk
+    toolset = Toolset(shop.MODELS, owner=shop.ownership(), consent={shop.Order: "all"})
+    desk = toolset.bind(bound.sessions, registry=bound.registry)
+    create = {"table": "orders", "data": {"placed": "2026-11-25", "note": "new"}}
+    server = Server([[("db_create", create)]])
+    if is_async:
+        async with server.async_client() as client:
+            tools = tools_of(desk, "chat-7", shop.ADA, user="bob", is_async=True)
+            await client.beta.messages.tool_runner(
+                model=MODEL, max_tokens=9, messages=HELLO, tools=tools
+            ).until_done()
+    else:
+        with server.client() as sync:
+            mine = tools_of(desk, "chat-7", shop.ADA, user="bob")
+            sync.beta.messages.tool_runner(
+                model=MODEL, max_tokens=9, messages=HELLO, tools=mine
+            ).until_done()
+    [[(told, failed)]] = server.played.told
+    assert ("a person must approve this call" in told, failed) == (True, False)
+    [waiting] = await desk.aio.approvals("chat-7", shop.ADA)
+    assert waiting.user == "bob"
+    answer = await desk.aio.approve("chat-7", shop.ADA, waiting.call, by="ann")
+    assert answer.value["rows"][0]["note"] == "new"

@@ -39,9 +39,10 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from sqlalchemy import Engine, create_engine, select, text
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import RefRegistry, RefSession, SetupError
+from alfred_refs import AsyncRefSession, RefRegistry, RefSession, SetupError
 from alfred_refs.integrations import langchain, openai_agents
 from alfred_refs.integrations.pydantic_ai import RefToolset
 from alfred_refs.tools import BoundToolset, Toolset
@@ -226,6 +227,18 @@ class ConsentContract:
         assert "order_1" in ended.told["call_0"]
         assert desk_of().approvals(*CHAT) == []
 
+    async def test_asynchronous_sessions(
+        self, shop_async_engine: AsyncEngine, notes: Callable[[], list[str]]
+    ) -> None:
+        """The same, in a greenlet."""
+        sessions = async_sessionmaker(shop_async_engine, class_=AsyncRefSession)
+        toolset = Toolset(shop.MODELS, owner=shop.ownership(), consent={shop.Order: ["create"]})
+        desk = toolset.bind(sessions, registry=RefRegistry(shop_async_engine))
+        first = await self.run(desk, [CREATE, READ_ORDERS])
+        second = await self.resume(desk, first.state)
+        assert '"note":"new"' in second.told["call_0"]
+        assert notes() == ["for Ada", "for Bob", "new"]
+
     async def test_without_it_the_model_is_told(
         self, desk_of: Desks, notes: Callable[[], list[str]]
     ) -> None:
@@ -347,14 +360,15 @@ class TestOpenAIAgents(ConsentContract):
         model = ScriptedModel([*calls, [assistant_message("done")]])
         return OpenAIAgent(name="shop", model=model, tools=[*tools])
 
-    def stopped(self, desk: BoundToolset, result: Any) -> Stopped:
+    async def stopped(self, desk: BoundToolset, result: Any) -> Stopped:
         """Return how a run has stopped."""
         stopped = Stopped()
         for each in result.to_input_list():
             if each.get("type") == "function_call_output":
                 stopped.told[each["call_id"]] = each["output"]
         if result.interruptions:
-            plans = {each.call_id: each.plan.text for each in desk.approvals(*CHAT)}
+            waiting = await desk.aio.approvals(*CHAT)
+            plans = {each.call_id: each.plan.text for each in waiting}
             stopped.plans = [plans[each.call_id] for each in result.interruptions]
             stopped.state = result.to_state().to_string(
                 context_serializer=lambda _: {"chat_id": "chat-7"}
@@ -364,7 +378,9 @@ class TestOpenAIAgents(ConsentContract):
     async def run(self, desk: BoundToolset, turn: Turn, *, waits: bool = True) -> Stopped:
         """Run an agent until it is interrupted."""
         agent = self.agent(desk, [turn], waits=waits)
-        return self.stopped(desk, await Runner.run(agent, "Hi", context=VISIT, run_config=QUIET))
+        return await self.stopped(
+            desk, await Runner.run(agent, "Hi", context=VISIT, run_config=QUIET)
+        )
 
     async def resume(self, desk: BoundToolset, state: str, reject: str | None = None) -> Stopped:
         """Run it with decisions on all interruptions."""
@@ -384,7 +400,7 @@ class TestOpenAIAgents(ConsentContract):
             [waiting] = (e for e in desk.approvals(*CHAT) if e.call_id == item.call_id)
             answer = desk.reject(*CHAT, waiting.call, by="ann", reason=reject)
             stored.reject(item, rejection_message=answer.text)
-        return self.stopped(desk, await Runner.run(agent, stored, run_config=QUIET))
+        return await self.stopped(desk, await Runner.run(agent, stored, run_config=QUIET))
 
     async def test_a_tool_that_is_always_approved_waits_at_the_desk(
         self, desk_of: Desks, notes: Callable[[], list[str]]

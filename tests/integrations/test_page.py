@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from agents import Runner
+from langgraph.checkpoint.memory import InMemorySaver
 from pydantic_ai.models.function import FunctionModel
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.tools import Toolset
+from alfred_refs.tools import BoundToolset, Toolset
 from tests.integrations import shop, test_anthropic, test_langchain, test_openai_agents
 from tests.integrations.contract import NO_TABLE, ORDERS, READ_ORDERS, Played, Turn
 from tests.integrations.test_anthropic import MODEL
@@ -112,6 +113,41 @@ async def test_the_programs_run(section: str, shop_engine: Engine) -> None:
     assert played().texts() == [[ORDERS]]
     with Session(shop_engine) as session:
         assert shop.keys_in(session, played().received) == []
+
+
+def deleting(framework: str) -> dict[str, Any]:
+    """Return a model that deletes an order, and what else a program of a framework has."""
+    only = [{"field": "id", "op": "=", "value": "order_1"}]
+    script = [[("db_delete", {"table": "orders", "filters": only})]]
+    names = FRAMEWORKS[framework][1](script)[0]
+    return {**names, "checkpointer": InMemorySaver()}
+
+
+@pytest.mark.parametrize("section", ["pydantic-ai", "OpenAI Agents", "LangChain"])
+async def test_a_person_approves(
+    section: str, shop_desk: BoundToolset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each program shows the plan, and deletes the order once it is resumed."""
+    bound = shop_desk
+    toolset = Toolset(
+        shop.MODELS, owner=shop.ownership(), expect="optional", consent={shop.Order: ["delete"]}
+    )
+    desk = toolset.bind(bound.sessions, registry=bound.registry)
+    desk.call("chat-7", shop.ADA, "db_read", {"table": "orders"})
+    [program] = (
+        text
+        for _, text in SECTIONS["Asking a person"]
+        if f"integrations.{module_of(section)}" in text
+    )
+    await run(program, {**deleting(section), "desk": desk, "user_id": shop.ADA})
+    assert "Delete 1 order. With it: 1 order line deleted." in capsys.readouterr().out
+    [record] = desk.history("chat-7", shop.ADA)
+    assert (record.state, record.user, record.decided_by) == ("done", "bob", "ann")
+
+
+def module_of(section: str) -> str:
+    """Return the name of a framework's adapter."""
+    return FRAMEWORKS[section][0]
 
 
 def test_the_page_shows_what_a_model_is_told() -> None:

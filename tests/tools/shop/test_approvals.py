@@ -380,3 +380,44 @@ def test_what_is_not_seen_needs_a_person_and_is_not_undone(desk_of: Desks) -> No
         refused = free.undo("chat-7", call=call, by="ann").refusal
         assert refused is not None
         assert "SQL as text, whose changes are not known" in refused["message"]
+
+
+def test_an_id_with_other_arguments_is_another_call(desk_of: Desks, stored: Stored) -> None:
+    """Some models number their calls anew in each turn, and people edit arguments."""
+    desk, before = desk_of(consent={StallOrder: "all"}), stored()
+    delete = desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1")
+    create = desk.call("chat-7", None, "db_create", CREATE, call_id="call_1")
+    again = desk.call("chat-7", None, "db_create", CREATE, call_id="call_1")
+
+    assert (delete.pending, create.pending, again.pending) == (1, 2, 2)
+    assert [(each.call_id, each.is_edited) for each in desk.approvals("chat-7")] == [
+        ("call_1", False),
+        ("call_1", True),
+    ]
+    desk.approve("chat-7", None, 2, by="ann")
+    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == delete
+    assert len(stored()["stall_orders"]) == len(before["stall_orders"]) + 1
+
+
+def test_asking_before_a_call(desk_of: Desks, stored: Stored) -> None:
+    """It is stored if it needs a person, and nothing is done in any case."""
+    desk, before = desk_of(consent=RULES), stored()
+    nobody = desk_of()
+
+    assert desk.ask("chat-7", None, "db_update", UPDATE) is None
+    assert desk.ask("chat-7", None, "db_read", {"table": "stall_orders"}) is None
+    assert desk.ask("chat-7", None, "db_delete", {"table": "chairs"}) is None
+    assert nobody.ask("chat-7", None, "db_delete", DELETE) is None
+    asked = desk.ask("chat-7", None, "db_delete", DELETE, user="bob", call_id="call_1")
+    again = desk.ask("chat-7", None, "db_delete", DELETE, user="bob", call_id="call_1")
+
+    assert asked is not None
+    assert asked == again == desk.answer("chat-7", None, 1)
+    assert asked.pending == 1
+    assert stored() == before
+    [waiting] = desk.approvals("chat-7")
+    assert waiting.user == "bob"
+    done = desk.approve("chat-7", None, 1, by="ann")
+    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == done
+    assert desk.answer("chat-7", None, 1) == done
+    assert code_of(desk.answer("chat-7", None, 9)) == "rejected"
