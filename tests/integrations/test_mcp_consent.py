@@ -76,7 +76,7 @@ class User:
         self.asked: list[str] = []
         self.before = before
 
-    async def __call__(self, _: Any, params: Any) -> types.ElicitResult:
+    async def __call__(self, context: Any, params: Any) -> types.ElicitResult:  # noqa: ARG002  # the protocol's
         """Answer a question."""
         self.asked.append(params.message)
         if self.before is not None and len(self.asked) == 1:
