@@ -330,11 +330,17 @@ class RefMap:
         return {key: str(refs[0]) for key, refs in rows.items() if refs}
 
     def refs_of_pairs(self, pairs: Collection[EntityKey]) -> dict[EntityKey, str]:
-        """Return the refs that keys of different entities have: one round trip, minting none."""
-        found = self._store.refs_of(self._address, {key for _, key in pairs}) if pairs else {}
-        return {
+        """Return the refs that keys of different entities have, minting none.
+
+        At most one round trip, for those that are not cached.
+        """
+        cache = self._caches.current
+        known = {pair: ref for pair in pairs if (ref := cache.ref_of(*pair)) is not None}
+        missing = [pair for pair in pairs if pair not in known]
+        found = self._store.refs_of(self._address, {key for _, key in missing}) if missing else {}
+        return known | {
             (entity, key): str(ref)
-            for entity, key in pairs
+            for entity, key in missing
             for ref in found.get(key, ())
             if ref.entity == entity
         }

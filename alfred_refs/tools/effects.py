@@ -49,6 +49,7 @@ from sqlalchemy import (
     Update,
     UpdateBase,
     and_,
+    bindparam,
     cast,
     event,
     false,
@@ -81,6 +82,8 @@ LEFT_OUT: Final = ("VECTOR", "HALFVEC", "SPARSEVEC", "BIT")
 _WRITES: Final = re.compile(
     r"\b(insert|update|delete|merge|truncate|call|copy|do)\b", re.IGNORECASE
 )
+_Criterion = tuple[ColumnElement[bool], Mapping[str, Any]]
+
 _UNKNOWN: Final = object()
 _NO_VALUES: Final[Mapping[Column[Any], Any]] = {}
 _MOST_SETS: Final = 1_000  # parameter sets of a statement, each of which needs a query
@@ -205,11 +208,28 @@ class _Images:
             and (_acts(constraint.ondelete) or _acts(constraint.onupdate))
         ]
 
-    def criterion(self, identities: Iterable[Identity]) -> ColumnElement[bool]:
-        """Return the criterion of rows with these primary keys."""
-        if self._has_key:
-            return sqla.in_keys(self.key, identities)
-        return or_(false(), *map(self._is, identities))
+    @cached_property
+    def of_keys(self) -> ColumnElement[bool]:
+        """The criterion of the rows whose primary keys are in the parameter `keys`."""
+        keys = bindparam("keys", expanding=True)
+        return (self.key[0] if len(self.key) == 1 else tuple_(*self.key)).in_(keys)
+
+    @cached_property
+    def statement_of_keys(self) -> Select[Any]:
+        """The statement with that criterion: kept, so that its cache key is made once."""
+        return self.statement.where(self.of_keys)
+
+    def criterion(self, identities: Iterable[Identity]) -> _Criterion:
+        """Return the criterion of rows with these primary keys, and its parameters."""
+        if not self._has_key:
+            return or_(false(), *map(self._is, identities)), {}
+        is_one = len(self.key) == 1
+        return self.of_keys, {"keys": [each[0] if is_one else each for each in identities]}
+
+    def where(self, criterion: ColumnElement[bool]) -> Select[Any]:
+        """Return the statement with a criterion."""
+        is_kept = self._has_key and criterion is self.of_keys
+        return self.statement_of_keys if is_kept else self.statement.where(criterion)
 
     def alike(self, given: Mapping[str, Any]) -> ColumnElement[bool] | None:
         """Return the criterion of the rows without key that an INSERT of values makes.
@@ -346,7 +366,7 @@ class Recorder:
             images, after = images_of(table), dict[Identity, Image]()
             for start in range(0, len(identities), _MOST_SETS):
                 part = identities[start : start + _MOST_SETS]
-                after |= self._read(table, images.criterion(part))
+                after |= self._read(table, *images.criterion(part))
             for identity in identities:
                 was, is_ = before.get(identity), after.get(identity)
                 if was != is_:
@@ -485,14 +505,14 @@ class Recorder:
                 )
             else:
                 self._added.append((table, images.moved(read, values)))
-        of_these = images.criterion(read)
+        of_these, keys = images.criterion(read)
         for edge in images.edges:
             self._connection_of.setdefault(edge.table, self._connection_of[table])
             if edge.table is not table or fresh:
                 self._look(
                     edge.table,
                     edge.rows_of(of_these),
-                    {},
+                    keys,
                     edge.values(values, deletes=deletes),
                     deletes=deletes and edge.deletes,
                 )
@@ -502,15 +522,13 @@ class Recorder:
     ) -> dict[Identity, Image]:
         images = images_of(table)
         with self.paused(), sqla.unconfined_lookup(self._session):
-            rows = self._connection_of[table].execute(
-                images.statement.where(criterion), parameters or {}
-            )
+            rows = self._connection_of[table].execute(images.where(criterion), parameters or {})
             return images.images(rows)
 
 
 def _criteria(
     statement: Any, table: Table, sets: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[ColumnElement[bool], Mapping[str, Any]]]:
+) -> Iterator[_Criterion]:
     """Yield the criteria of the rows that a statement changes, with their parameters.
 
     The statements of a flush name rows by their primary keys, so that one query reads them all.
@@ -524,7 +542,7 @@ def _criteria(
         names = {column: other.key for column, other in pairs if hasattr(other, "key")}
     if table.primary_key and all(names.get(c) in each for c in key for each in sets):
         keys = [tuple(each[names[c]] for c in key) for each in sets]
-        yield images_of(table).criterion(keys), {}
+        yield images_of(table).criterion(keys)
         return
     for each in sets:
         yield criterion, each

@@ -237,7 +237,7 @@ class Namer:
         tables: what the model may use.
         conversation: has the refs and labels.
         dialect: of the database.
-        columns: the attributes of each table that a person is shown.
+        attributes: the names of the attributes of tables, by the name of the column.
     """
 
     tables: ToolTables
@@ -245,22 +245,47 @@ class Namer:
     dialect: Dialect
     refs: dict[EntityKey, str] = field(default_factory=dict)
     labels: dict[str, str | None] = field(default_factory=dict)
+    attributes: dict[Table, Mapping[str, str]] = field(default_factory=dict)
 
-    def name(self, changes: Sequence[RowChange]) -> list[Named]:
-        """Return changes with their names: at most two round trips, to the registry."""
+    def attributes_of(self, table: Table) -> Mapping[str, str]:
+        """Return the names of a table's attributes, by the name of the column."""
+        if table not in self.attributes:
+            self.attributes[table] = attributes_of(table)
+        return self.attributes[table]
+
+    def name(self, changes: Sequence[RowChange], *, referred: bool = True) -> list[Named]:
+        """Return changes with their names: at most two round trips, to the registry.
+
+        Args:
+            changes: of rows.
+            referred: whether names are also needed of the rows that they refer to; if not, only
+                labels are asked for that are in no column.
+        """
         known = [(change, *self._row_of(change)) for change in changes]
         pairs = [pair for _, _, pair in known if pair is not None]
-        pairs += [pair for change, table, _ in known for pair in self._referred(change, table)]
+        if referred:
+            pairs += [pair for change, table, _ in known for pair in self._referred(change, table)]
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self.refs]
         self.refs.update(self.conversation.refs_of_pairs(missing) if missing else {})
-        shown = [ref for ref in dict.fromkeys(self.refs.values()) if ref not in self.labels]
-        self.labels.update(self.conversation.labels_of(shown) if shown else {})
+        own = [self._label(change, table) for change, table, _ in known]
+        shown = self.refs.values() if referred else self._without_label(known, own)
+        asked = [ref for ref in dict.fromkeys(shown) if ref not in self.labels]
+        self.labels.update(self.conversation.labels_of(asked) if asked else {})
         named = []
-        for change, table, pair in known:
+        for (change, table, pair), label in zip(known, own, strict=True):
             ref = None if pair is None else self.refs.get(pair)
-            label = self._label(change, table) or self.labels.get(ref or "")
-            named.append(Named(change, table, pair, ref, label))
+            named.append(Named(change, table, pair, ref, label or self.labels.get(ref or "")))
         return named
+
+    def _without_label(
+        self,
+        known: Sequence[tuple[RowChange, ToolTable | None, EntityKey | None]],
+        labels: Sequence[str | None],
+    ) -> Iterator[str]:
+        """Yield the refs of rows whose labels only the registry may have."""
+        for (_, table, pair), label in zip(known, labels, strict=True):
+            if table is not None and table.keys.label is not None and pair in self.refs:
+                yield from () if label or pair is None else (self.refs[pair],)
 
     def _row_of(self, change: RowChange) -> tuple[ToolTable | None, EntityKey | None]:
         table = self.tables.of_table(change.table)
@@ -276,12 +301,12 @@ class Namer:
         if label is None or label.attribute is None or table is None:
             return None
         image = change.after or change.before or {}
-        names = attributes_of(change.table)
+        names = self.attributes_of(change.table)
         return label.of({names[name]: value for name, value in image.items() if name in names})
 
     def _referred(self, change: RowChange, table: ToolTable | None) -> Iterator[EntityKey]:
         """Yield the rows that a row refers to, before and after."""
-        for name, attribute in attributes_of(change.table).items():
+        for name, attribute in self.attributes_of(change.table).items():
             column = None if table is None else table.columns.get(attribute)
             for image in (change.before, change.after):
                 text = None if image is None else image.get(name)
@@ -300,7 +325,7 @@ class Namer:
         if is_link:
             after = change.after or change.before or {}
         names: Collection[str] = [*change.changed] if change.action == "updated" else [*after]
-        attributes = attributes_of(change.table)
+        attributes = self.attributes_of(change.table)
         for name in names:
             column = None if table is None else table.columns.get(attributes.get(name, ""))
             if column is None or name in change.left_out:

@@ -198,9 +198,7 @@ class _Supervisor:
         self, call: Call, recorder: Recorder, answer: Answer
     ) -> tuple[Plan, list[Named]]:
         """Return the plan of a call that was executed, and its changes with their names."""
-        call.session.flush()  # what a hook has changed last
-        changes = recorder.changes()
-        namer = Namer(call.setting.tables, call.conversation, call.session.get_bind().dialect)
+        changes, namer = self._effect(call, recorder)
         named = namer.name(changes)
         table = _table_named(call.setting.tables, self.request.json_arguments())
         notes = [str(each) for each in answer.get("notes", ())]
@@ -208,6 +206,13 @@ class _Supervisor:
             self.request.tool, table, named, namer, notes=notes, unseen=recorder.unseen
         )
         return plan, named
+
+    @staticmethod
+    def _effect(call: Call, recorder: Recorder) -> tuple[list[RowChange], Namer]:
+        """Return what a call has done, and a namer of it."""
+        call.session.flush()  # what a hook has changed last
+        dialect = call.session.get_bind().dialect
+        return recorder.changes(), Namer(call.setting.tables, call.conversation, dialect)
 
 
 def _table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
@@ -236,7 +241,12 @@ class Keeper(_Supervisor):
         request: the call.
         journal: what is kept; `None`: only the plan is compared.
         token: of the plan that was judged; `None` if none was.
+
+    Attributes:
+        plans: whether a plan of what is done is made in any case.
     """
+
+    plans = False
 
     def __init__(self, request: Request, journal: Journal | None, token: str | None) -> None:
         super().__init__(request)
@@ -246,9 +256,13 @@ class Keeper(_Supervisor):
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """See `Supervisor.finish`."""
-        self.plan, named = self._make_plan(call, recorder, answer)
-        if self._token is not None and self.plan.token != self._token:
-            raise HeldBackError(plan_changed(self.plan.summary).to_json())
+        if self._token is None and not self.plans:
+            changes, namer = self._effect(call, recorder)
+            named = namer.name(changes, referred=False)
+        else:
+            self.plan, named = self._make_plan(call, recorder, answer)
+            if self._token is not None and self.plan.token != self._token:
+                raise HeldBackError(plan_changed(self.plan.summary).to_json())
         if self._journal is not None and (named or recorder.unseen):
             with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
                 self._doing = store_call(
@@ -429,6 +443,8 @@ class Undoer(Keeper):
         changes: to undo, in order.
         only_plan: whether it is rolled back.
     """
+
+    plans = True
 
     def __init__(
         self,

@@ -175,6 +175,8 @@ class Shop:
         if is_first or (column.nullable and random.random() < 0.3):
             return "NULL"
         place = 0 if other is column.table else random.randint(0, 1)
+        if column.name == "left":  # links that are the same cannot be deleted by the ORM
+            place = number
         return f'(SELECT "{key.column.name}" FROM {_quoted(other)} OFFSET {place} LIMIT 1)'
 
 
