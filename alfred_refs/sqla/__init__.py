@@ -112,6 +112,7 @@ from .sessions import (
     is_internal_load as is_internal_load,
     is_option_set as is_option_set,
     is_own_connection as is_own_connection,
+    portable_texts as portable_texts,
     replace_flush_error as replace_flush_error,
     unconfined_lookup as unconfined_lookup,
     watch_adding as watch_adding,

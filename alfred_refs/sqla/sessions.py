@@ -443,6 +443,49 @@ def autocommits(connection: Connection) -> bool:
     return connection._is_autocommit_isolation()
 
 
+# the settings on which the text of a value depends, and those under which ours are written
+_TEXT_SETTINGS = {"TimeZone": "UTC", "DateStyle": "ISO, MDY", "IntervalStyle": "postgres"}
+
+
+@contextmanager
+def portable_texts(connection: Connection) -> Iterator[None]:
+    """Cast values to the same text in all sessions of PostgreSQL, inside the `with`.
+
+    Nothing is sent if the driver knows that the session has these settings anyway.
+    """
+    if connection.dialect.name != "postgresql":
+        yield
+        return
+    before = _text_settings(connection)
+    if before == _TEXT_SETTINGS:
+        yield
+        return
+    _set_locally(connection, _TEXT_SETTINGS)
+    yield  # after an error, the rollback restores them
+    _set_locally(connection, before)
+
+
+def _text_settings(connection: Connection) -> dict[str, str]:
+    """Return the settings: psycopg and psycopg2 know them from libpq, asyncpg asks the server."""
+    # Pinned by `test_texts_are_the_same_in_all_sessions`.
+    info = getattr(connection.connection.driver_connection, "info", None)
+    if info is None:
+        names = ", ".join(f"current_setting('{name}')" for name in _TEXT_SETTINGS)
+        row = connection.exec_driver_sql(f"SELECT {names}").one()
+        found = dict(zip(_TEXT_SETTINGS, row, strict=True))
+    else:
+        found = {name: info.parameter_status(name) for name in _TEXT_SETTINGS}
+    found["TimeZone"] = found["TimeZone"].removeprefix("Etc/")
+    if found["DateStyle"].startswith("ISO, "):  # the order of day and month is that of input
+        found["DateStyle"] = _TEXT_SETTINGS["DateStyle"]
+    return found
+
+
+def _set_locally(connection: Connection, settings: Mapping[str, str]) -> None:
+    calls = (f"set_config('{n}', '{value}', true)" for n, value in settings.items())
+    connection.exec_driver_sql(f"SELECT {', '.join(calls)}")
+
+
 _INTACT, _IN_ERROR = 2, 3  # PQTRANS_INTRANS and PQTRANS_INERROR of libpq
 
 

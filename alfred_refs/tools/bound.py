@@ -75,6 +75,8 @@ _log = logging.getLogger(__name__)
 
 _Lock = TypeVar("_Lock")
 
+_Result = TypeVar("_Result")
+
 # serialization failure and deadlock: the call may be repeated
 _ROLLED_BACK = ("40001", "40P01")
 
@@ -483,6 +485,11 @@ class BoundToolset:
             SetupError: as for `call`, or `by` is empty.
         """
         _check_person(by)
+        return _repeated(lambda: self._approve(conversation, owner, call, by, plan))
+
+    def _approve(
+        self, conversation: str, owner: Any, call: int, by: str, plan: str | None
+    ) -> ToolAnswer:
         chat = self.conversation(conversation, owner)
         entry = chat.calls.get(call)
         if entry is None or entry.state != "waiting":
@@ -640,11 +647,16 @@ class BoundToolset:
                 return Plan(tool="undo", refusal=refusal.to_json()["error"])
         changes = chat.calls.changes([each.number for each in entries])
         undoer = Undoer(request, self.journal or Journal(), plan, changes, only_plan=only_plan)
-        with self._session(given) as session:
-            try:
-                return self.toolset.undo(session, undoer)
-            except ToolError as error:
-                return Plan(tool="undo", refusal=error.to_json()["error"])
+
+        def act() -> Plan:
+            with self._session(given) as session:
+                try:
+                    return self.toolset.undo(session, undoer)
+                except ToolError as error:
+                    refusal = chat.scrub(error.to_json()["error"])
+                    return Plan(tool="undo", refusal=refusal)
+
+        return _repeated(act)
 
     @contextmanager
     def _session(self, given: dict[str, Any]) -> Iterator[RefSession]:
@@ -776,6 +788,16 @@ class AsyncDesk(AsyncFacade[BoundToolset]):
     history = async_method(BoundToolset.history)
     changes = async_method(BoundToolset.changes)
     undo = async_method(BoundToolset.undo)
+
+
+def _repeated(act: Callable[[], _Result]) -> _Result:
+    """Call a function, once more if another transaction has had its own rolled back."""
+    try:
+        return act()
+    except DBAPIError as error:
+        if driver_error_fields(error)["sqlstate"] not in _ROLLED_BACK:
+            raise
+        return act()
 
 
 def _check_person(by: str) -> None:

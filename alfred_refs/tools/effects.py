@@ -521,8 +521,13 @@ class Recorder:
         self, table: Table, criterion: ColumnElement[bool], parameters: Any = None
     ) -> dict[Identity, Image]:
         images = images_of(table)
-        with self.paused(), sqla.unconfined_lookup(self._session):
-            rows = self._connection_of[table].execute(images.where(criterion), parameters or {})
+        connection = self._connection_of[table]
+        with (
+            self.paused(),
+            sqla.unconfined_lookup(self._session),
+            sqla.portable_texts(connection),
+        ):
+            rows = connection.execute(images.where(criterion), parameters or {})
             return images.images(rows)
 
 

@@ -21,7 +21,7 @@ Values are written as the text in which they are kept, in the type that the colu
 database, so that custom types of the application take no part.
 
 Limits: PostgreSQL only. Numbers of sequences are not given back, and what triggers write is left
-to them.
+to them; the time zone is UTC meanwhile.
 """
 
 from __future__ import annotations
@@ -113,7 +113,11 @@ class Undo:
             connection = self._session.connection()
         if connection.dialect.name != "postgresql":
             raise SetupError("calls were to be undone on another database", "use PostgreSQL")
-        with sqla.unconfined_lookup(self._session), self._recorder.paused():
+        with (
+            sqla.unconfined_lookup(self._session),
+            self._recorder.paused(),
+            sqla.portable_texts(connection),
+        ):
             self._check(connection)
             if self._conflicts:
                 raise undo_conflict(self._conflicts)
@@ -205,8 +209,6 @@ class Undo:
     def _apply(self, connection: Connection) -> None:
         """Write the rows: those that come back first, or, where they collide, those that go."""
         connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
-        back = [row for row in self._rows if row.after is None]
-        going = [row for row in self._rows if row.before is None]
         steps = (
             (self._insert, self._update, self._delete),
             (self._delete, self._insert, self._update),
@@ -225,15 +227,20 @@ class Undo:
                 break
         else:
             raise _refused(failure) from None
-        for row in back:
-            found = self._read(connection, row)
-            self._recorder.note(connection, row.table, found, new=True)
-            image = next(iter(found.values()), None)
-            if image is None:
-                raise undo_conflict([f"{row.name} does not come back"])
-        for row in going:
-            if self._read(connection, row):
+        self._check_done(connection)
+
+    def _check_done(self, connection: Connection) -> None:
+        """Check that triggers have let rows come and go, and that they are the owner's."""
+        for row in self._rows:
+            if row.before is None and self._read(connection, row):
                 raise undo_conflict([f"{row.name} does not go away"])
+            if row.before is not None and not self._is_writable(connection, row):
+                raise undo_conflict([f"{row.name} would belong to somebody else now"])
+            if row.after is None:
+                found = self._read(connection, row)
+                self._recorder.note(connection, row.table, found, new=True)
+                if not found:
+                    raise undo_conflict([f"{row.name} does not come back"])
 
     def _insert(self, connection: Connection) -> None:
         """Insert the rows that were deleted; a reference that comes too early is set later."""

@@ -179,6 +179,7 @@ def registry(engine: Engine) -> RefRegistry:
 
 
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # keys that a call leaves out
+@pytest.mark.filterwarnings("ignore:Type object:sqlalchemy.exc.SADeprecationWarning")  # DOMAIN
 @settings(
     deadline=None,
     max_examples=examples(int(os.environ.get("RANDOM_EFFECTS", "50"))),

@@ -1,0 +1,171 @@
+"""History, approval and undo with owners, other sessions, and other isolation levels."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import DateTime, Engine, ForeignKey, create_engine, select, update
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.owners import Ownership
+from alfred_refs.tools import BoundToolset, Toolset
+
+
+class Base(DeclarativeBase):
+    """The base of the tables."""
+
+
+class FirmTask(Base):
+    """A task of a firm."""
+
+    __tablename__ = "firm_tasks"
+    __ref_label__ = "title"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    title: Mapped[str]
+    firm: Mapped[int]
+    due: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class FirmStep(Base):
+    """A step of a task; the task decides whose it is."""
+
+    __tablename__ = "firm_steps"
+    __ref_label__ = "text"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    text: Mapped[str]
+    task_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("firm_tasks.id"))
+
+
+Desks = Callable[..., BoundToolset]
+
+CALL = ("chat-9", 1)
+TASK = {
+    "table": "firm_tasks",
+    "filters": [{"field": "id", "op": "=", "value": "firm_task_1"}],
+}
+STEP = {
+    "table": "firm_steps",
+    "filters": [{"field": "id", "op": "=", "value": "firm_step_1"}],
+}
+TITLE = {**TASK, "data": {"title": "Sweep"}}
+
+
+@pytest.fixture
+def firms(engine: Engine) -> Engine:
+    """An engine on a database with a task of firm 1, which has one step."""
+    Base.metadata.create_all(engine)
+    with Session(engine) as session, session.begin():
+        task = FirmTask(title="Clean", firm=1, due=datetime(2026, 2, 3, tzinfo=UTC))
+        session.add(task)
+        session.flush()
+        session.add(FirmStep(text="floor", task_id=task.id))
+    return engine
+
+
+@pytest.fixture
+def desk_of(firms: Engine) -> Desks:
+    """Make a desk for firms, on the engine or on another."""
+    registry = RefRegistry(firms)
+    registry.create_tables()
+
+    def make(engine: Engine = firms, **options: Any) -> BoundToolset:
+        owner = Ownership({FirmTask: "firm"}, open=[FirmStep])
+        toolset = Toolset([FirmTask, FirmStep], owner=owner, expect="optional", **options)
+        sessions = sessionmaker(engine, class_=RefSession)
+        desk = toolset.bind(sessions, registry=registry, journal=True)
+        for table in ("firm_tasks", "firm_steps"):
+            desk.call(*CALL, "db_read", {"table": table})
+        return desk
+
+    return make
+
+
+def titles(engine: Engine) -> list[str]:
+    """The titles of all tasks."""
+    with Session(engine) as session:
+        return [*session.scalars(select(FirmTask.title).order_by(FirmTask.title))]
+
+
+def give_away(engine: Engine) -> None:
+    """All tasks are of firm 2."""
+    with Session(engine) as session, session.begin():
+        session.execute(update(FirmTask).values(firm=2))
+
+
+def test_calls_of_an_owner_are_kept_and_undone(desk_of: Desks, firms: Engine) -> None:
+    """The registry's statements are no part of what the owner's session is confined to."""
+    desk = desk_of(consent={FirmTask: ["delete"]})
+    assert not desk.call(*CALL, "db_update", TITLE).failed
+    assert desk.call(*CALL, "db_delete", STEP).value["deleted"] == ["firm_step_1"]
+    number = desk.call(*CALL, "db_delete", TASK).pending
+    assert number == 3
+    assert desk.approve(*CALL, number, by="ann").value["deleted"] == ["firm_task_1"]
+    assert titles(firms) == []
+
+    for call in (3, 2, 1):
+        assert desk.undo(*CALL, call=call, by="ann").refusal is None
+    assert titles(firms) == ["Clean"]
+
+
+def test_a_row_that_belongs_to_another_owner_now(desk_of: Desks, firms: Engine) -> None:
+    """It is neither changed back nor deleted."""
+    desk = desk_of()
+    desk.call(*CALL, "db_update", TITLE)
+    desk.call(*CALL, "db_create", {"table": "firm_tasks", "data": {"title": "New"}})
+    give_away(firms)
+
+    for call in (1, 2):
+        refused = desk.undo(*CALL, call=call, by="ann").refusal
+        assert refused is not None
+        assert "belongs to somebody else" in refused["message"]
+    assert titles(firms) == ["New", "Sweep"]
+
+
+def test_times_in_sessions_of_other_time_zones(desk_of: Desks, firms: Engine) -> None:
+    """Values are compared, not how a session writes them."""
+    elsewhere = create_engine(firms.url, connect_args={"options": "-c TimeZone=Asia/Tokyo"})
+    here, there = desk_of(), desk_of(elsewhere)
+    new = {"title": "Paint", "due": "2026-04-05T06:07:08Z"}
+    for first, second in ((here, there), (there, here)):
+        first.call(*CALL, "db_create", {"table": "firm_tasks", "data": new})
+        number = first.history(*CALL, limit=1)[0].number
+        assert second.undo(*CALL, call=number, by="ann").refusal is None
+        assert titles(firms) == ["Clean"]
+        assert first.undo(*CALL, call=number + 1, by="ann").refusal is None
+        assert second.undo(*CALL, call=number + 2, by="ann").refusal is None
+    with elsewhere.connect() as connection:
+        zone = connection.exec_driver_sql("SHOW TimeZone").scalar_one()
+    elsewhere.dispose()
+    assert zone == "Asia/Tokyo"
+
+
+def test_approvals_that_the_database_rolls_back(desk_of: Desks, firms: Engine) -> None:
+    """An approval in REPEATABLE READ is repeated, and finds what the other has done."""
+    strict = create_engine(firms.url, isolation_level="REPEATABLE READ")
+    desk = desk_of(strict, consent={FirmTask: "all"})
+    number = desk.call(*CALL, "db_update", TITLE).pending
+    answers: list[str] = []
+    barrier = threading.Barrier(2)
+
+    def approve() -> None:
+        barrier.wait()
+        answers.append(desk.approve(*CALL, number, by="ann").text)
+
+    threads = [threading.Thread(target=approve) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    strict.dispose()
+
+    assert len(answers) == 2
+    assert answers[0] == answers[1]
+    assert titles(firms) == ["Sweep"]
