@@ -211,7 +211,7 @@ class _Images:
     @cached_property
     def of_keys(self) -> ColumnElement[bool]:
         """The criterion of the rows whose primary keys are in the parameter `keys`."""
-        keys = bindparam("keys", expanding=True)
+        keys: BindParameter[Any] = bindparam("keys", expanding=True)
         return (self.key[0] if len(self.key) == 1 else tuple_(*self.key)).in_(keys)
 
     @cached_property

@@ -28,9 +28,8 @@ def context() -> Any:
 
 
 @pytest.fixture
-def url(shop: Engine, registry: RefRegistry) -> str:
+def url(shop: Engine, registry: RefRegistry) -> str:  # noqa: ARG001
     """The URL of the shop's database, where the order has a ref."""
-    assert registry
     url = shop.url.render_as_string(hide_password=False)
     processes.bound(url).call("chat-7", None, "db_read", {"table": "stall_orders"})
     return url
@@ -78,7 +77,7 @@ def test_an_approval_that_dies_is_done_once(context: Any, url: str, shop: Engine
     for step in range(1, MOST_STEPS):
         title = f"approval {step}"
         given = {"table": "stall_orders", "data": {"title": title, "lines": [{"text": "a"}]}}
-        number = desk.call("chat-7", None, "db_create", given).pending
+        number = desk.call("chat-7", None, "db_create", given).pending or 0
         was_killed = ended(context, processes.approve, url, step, number)
         found.append(named(shop, title))
         [record] = desk.history("chat-7", limit=1)
@@ -122,13 +121,13 @@ def test_processes_that_approve_at_once(context: Any, url: str, shop: Engine, to
     barrier, answers = context.Barrier(2), context.Queue()
     for turn in range(5):
         title = f"together {turn}"
-        given = {"table": "stall_orders", "data": {"title": title}}
-        number = desk.call("chat-7", None, "db_create", given).pending
+        given: Any = {"table": "stall_orders", "data": {"title": title}}
+        number = desk.call("chat-7", None, "db_create", given).pending or 0
         if tool == "db_delete":
             [ref] = desk.approve("chat-7", None, number, by="ann").value["rows"]
             only = [{"field": "id", "op": "=", "value": ref["id"]}]
             given = {"table": "stall_orders", "filters": only}
-            number = desk.call("chat-7", None, "db_delete", given).pending
+            number = desk.call("chat-7", None, "db_delete", given).pending or 0
         arguments = (url, barrier, answers, number)
         others = [
             context.Process(target=processes.approve_together, args=arguments) for _ in range(2)
