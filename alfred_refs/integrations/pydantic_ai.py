@@ -224,8 +224,10 @@ class RefToolset(AbstractToolset[AgentDepsT]):
 
     async def _reject_denied(self, ctx: RunContext[AgentDepsT]) -> None:
         """Reject the calls at the desk that the last request of the run shows as denied."""
-        last = ctx.messages[-1] if ctx.messages else None
-        if self._approved_by is None or not isinstance(last, ModelRequest):
+        if self._approved_by is None or not ctx.messages:
+            return
+        last = ctx.messages[-1]
+        if not isinstance(last, ModelRequest):
             return
         for part in last.parts:
             if isinstance(part, ToolReturnPart) and part.outcome == "denied":
