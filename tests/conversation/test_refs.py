@@ -20,6 +20,7 @@ from alfred_refs import (
     UnknownRefError,
     WrongEntityError,
 )
+from alfred_refs.mapping.keys import ShownRef
 from tests.models import Cook, MealPlan, Order, OrderLine, Person, Recipe, devices
 
 KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
@@ -44,7 +45,7 @@ def test_refer_and_resolve_are_inverse(chat: Conversation) -> None:
     refs = chat.refer_all(Recipe, [KEYS[2], KEYS[0], KEYS[2]])
 
     assert refs == ["recipe_3", "recipe_1", "recipe_3"]
-    assert {type(ref) for ref in refs} == {str}
+    assert {type(ref) for ref in refs} == {ShownRef}
     assert chat.resolve_all(refs, Recipe) == [KEYS[2], KEYS[0], KEYS[2]]
 
 
