@@ -10,7 +10,7 @@ import os
 import signal
 from typing import Any
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import NullPool, create_engine, event
 from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
@@ -26,7 +26,7 @@ def bound(url: str, consent: Any = None, *, dies_at: int = 0) -> BoundToolset:
         consent: as for `Toolset`.
         dies_at: the number of the step that is not done any more; 0 for none.
     """
-    engine = create_engine(url)
+    engine = create_engine(url, poolclass=NullPool)
     left = [dies_at]
 
     def step(*_: Any) -> None:
