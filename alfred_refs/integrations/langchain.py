@@ -44,7 +44,6 @@ require("langchain", "1.4", extra="langchain")
 from langchain.messages import ToolMessage
 from langchain.tools import BaseTool, ToolRuntime
 from langchain_core.tools import StructuredTool
-from langchain_core.utils.json_schema import dereference_refs
 from langgraph.types import interrupt
 
 from alfred_refs.errors import SetupError
@@ -132,12 +131,10 @@ def _tool(
             artifact=answer.value,
         )
 
-    # the schemas of decisions contain that of the arguments, where "$defs" is not found
-    schema = {k: v for k, v in dereference_refs(definition["inputSchema"]).items() if k != "$defs"}
     return _RefTool(
         name=name,
         description=definition["description"],
-        args_schema=schema,
+        args_schema=definition["inputSchema"],
         func=None if desk.is_async else call,
         coroutine=acall,
     )
