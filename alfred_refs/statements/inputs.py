@@ -421,7 +421,11 @@ class DataRefs:
             if position not in plan.positions and isinstance(each.value, _MAY_HOLD)
         }
         records = sqla.many_values_of(statement) if isinstance(statement, Insert) else ()
-        return cls(parameters, records, named, [*shown_refs_in([parameters, records, named])])
+        conflict = (
+            dict(sqla.conflict_values_of(statement)) if isinstance(statement, Insert) else {}
+        )
+        refs = [*shown_refs_in([parameters, records, named, [*conflict.values()]])]
+        return cls(parameters, records, named, refs)
 
     def with_keys(
         self, statement: Executable, keys: Mapping[str, Key]
@@ -437,6 +441,13 @@ class DataRefs:
         if any(shown_refs_in(self.records)):
             copies = tuple([_record(each, keys) for each in records] for records in self.records)
             statement = sqla.with_many_values(statement, copies)
+        conflict = (
+            dict(sqla.conflict_values_of(statement)) if isinstance(statement, Insert) else {}
+        )
+        if any(shown_refs_in([*conflict.values()])):
+            statement = sqla.with_conflict_values(
+                statement, _record(conflict, keys), lambda it: it
+            )
         if not self.named:
             return statement, self.named
         if isinstance(self.named, Mapping):
