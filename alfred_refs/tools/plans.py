@@ -40,8 +40,8 @@ from sqlalchemy.engine import Dialect
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
-from alfred_refs.mapping import EntityKey, Key, KeyColumn, undecorated_type
-from alfred_refs.tools.effects import Image, RowChange, images_of
+from alfred_refs.mapping import EntityKey, Key, KeyColumn
+from alfred_refs.tools.effects import Image, RowChange, images_of, stored_type
 from alfred_refs.tools.exact import is_text_needed, read_exact
 from alfred_refs.tools.serialization import as_shown, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
@@ -365,7 +365,7 @@ class Namer:
         if is_text_needed(stored.type):
             value = read_exact(stored.type, text)
             return value if isinstance(value, str) else column.show(value)
-        if isinstance(undecorated_type(stored.type), String | Enum):
+        if isinstance(stored_type(stored), String | Enum):
             process = stored.type.result_processor(self.dialect, None)
             return column.show(process(text) if process else text)
         return text
@@ -538,7 +538,7 @@ def _is_computed(column: Column[Any]) -> bool:
 
 def _is_now(column: Column[Any], text: str | None) -> bool:
     """Return whether a value is the time of the call."""
-    if text is None or not isinstance(undecorated_type(column.type), DateTime):
+    if text is None or not isinstance(stored_type(column), DateTime):
         return False
     try:
         value = datetime.fromisoformat(text)

@@ -15,6 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.owners import Ownership
 from alfred_refs.tools import BoundToolset, Toolset
+from tests.tools.shop.random_shops import Backwards
 
 
 class Base(DeclarativeBase):
@@ -31,6 +32,7 @@ class FirmTask(Base):
     title: Mapped[str]
     firm: Mapped[int]
     due: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    code: Mapped[str | None] = mapped_column(Backwards)
 
 
 class FirmStep(Base):
@@ -145,6 +147,13 @@ def test_times_in_sessions_of_other_time_zones(desk_of: Desks, firms: Engine) ->
         zone = connection.exec_driver_sql("SHOW TimeZone").scalar_one()
     elsewhere.dispose()
     assert zone == "Asia/Tokyo"
+
+
+def test_a_plan_shows_values_of_custom_types(desk_of: Desks) -> None:
+    """They are shown as the model gives them, not as they are stored."""
+    new = {"title": "Paint", "code": "abc"}
+    plan = desk_of().plan(*CALL, "db_create", {"table": "firm_tasks", "data": new})
+    assert plan.rows[0].fields == new
 
 
 def test_approvals_that_the_database_rolls_back(desk_of: Desks, firms: Engine) -> None:
