@@ -48,7 +48,13 @@ from alfred_refs.sqla import (
 from alfred_refs.store import Actor, CallEntry, CallState
 from alfred_refs.tools.arguments import TOOLS
 from alfred_refs.tools.definitions import Form
-from alfred_refs.tools.errors import ToolError, plan_changed, undo_conflict
+from alfred_refs.tools.errors import (
+    ToolError,
+    already_done,
+    plan_changed,
+    undo_conflict,
+    unknown_call,
+)
 from alfred_refs.tools.plans import Plan, PlannedRow
 from alfred_refs.tools.supervision import (
     EDITED,
@@ -82,6 +88,11 @@ _ROLLED_BACK = ("40001", "40P01")
 
 # for how long calls run one after another: then one round of them may block each other again
 _SERIAL_SECONDS = 60.0
+
+# codes of refusals that say nothing of the call itself
+_MAY_SUCCEED_LATER = ("too_slow",)
+
+_MAX_CALL = 2**31 - 1
 
 _CACHE_SIZE = 256
 _CACHE_SECONDS = 600.0
@@ -166,7 +177,7 @@ class CallRecord:
     """A call in the history of a conversation.
 
     Attributes:
-        number: of the call in its conversation.
+        call: its number in the conversation.
         turn: in which it was made.
         tool: the name of the tool; `undo` for one that a person has undone.
         arguments: as they were given; `None` once they are not kept any more.
@@ -182,11 +193,11 @@ class CallRecord:
 
     Example:
         >>> for record in desk.history("chat-7", turn=4):
-        ...     print(record.number, record.tool, [row.line for row in record.changes])
+        ...     print(record.call, record.tool, [row.line for row in record.changes])
         3 db_update ['- recipe "Soup" (recipe_1): updated: servings: 2 -> 4']
     """
 
-    number: int
+    call: int
     turn: int
     tool: str
     arguments: Any = field(repr=False)
@@ -468,7 +479,8 @@ class BoundToolset:
 
         It is decided once, in any process: who approves it again, or at the same moment, gets the
         same answer. If the rows have changed so that the call would do something else, nothing is
-        done, the answer has the code `plan_changed`, and the call waits with its new plan.
+        done, the answer has the code `plan_changed` and says what differs, and the call waits with
+        its new plan. If it would be refused, as its row is gone, it waits no longer.
 
         Args:
             conversation: the id of the conversation.
@@ -491,26 +503,43 @@ class BoundToolset:
         self, conversation: str, owner: Any, call: int, by: str, plan: str | None
     ) -> ToolAnswer:
         chat = self.conversation(conversation, owner)
-        entry = chat.calls.get(call)
-        if entry is None or entry.state != "waiting":
+        entry = _entry(chat, call)
+        if entry is None:
+            return ToolAnswer(unknown_call(call).to_json())
+        if entry.state != "waiting":
             return ToolAnswer(answer_of(entry))
+        stored = Plan.model_validate(entry.plan)
         if plan is not None and plan != entry.token:
-            stored = Plan.model_validate(entry.plan)
             return ToolAnswer(plan_changed(stored.summary, call).to_json())
         given = self._session_arguments(conversation, owner, entry.user)
         approver = Approver(entry, by, self.journal)
         with self._session(given) as session:
             answer = self.toolset.supervise(session, approver.request, approver)
             seen = approver.plan
-            if answer.get("error", {}).get("code") == "plan_changed" and seen is not None:
+            code = answer.get("error", {}).get("code")
+            if code == "plan_changed" and seen is not None:
+                differences = seen.differences_from(stored)
+                answer = plan_changed(seen.summary, call, differences).to_json()
                 stored_plan = seen.model_dump(mode="json")
                 chat.calls.update(call, "waiting", plan=stored_plan, token=seen.token)
-            elif "error" in answer:  # somebody else may have been first
-                entry = chat.calls.get(call)
-                if entry is None or entry.state != "waiting":
-                    return ToolAnswer(answer_of(entry))
+            elif code is not None:
+                answer = self._close(chat, call, answer, by)
             approver.settle(chat)
         return ToolAnswer(answer)
+
+    def _close(self, chat: Conversation, call: int, answer: Answer, by: str) -> Answer:
+        """Return the answer of a call that was refused when it was approved.
+
+        It waits no longer, as it would be refused again; unless it took too long, or somebody else
+        was first.
+        """
+        entry = chat.calls.get(call)
+        if entry is None or entry.state != "waiting":
+            return answer_of(entry)
+        if answer["error"]["code"] not in _MAY_SUCCEED_LATER:
+            reason = f"it cannot be done any more: {answer['error']['message']}"
+            chat.calls.update(call, "waiting", state="rejected", decided_by=by, reason=reason)
+        return answer
 
     def reject(
         self,
@@ -536,9 +565,12 @@ class BoundToolset:
         _check_person(by)
         chat = self.conversation(conversation, owner)
         clean = None if reason is None else str(chat.scrub(reason))
-        entry = chat.calls.update(
-            call, "waiting", state="rejected", decided_by=by, reason=clean
-        ) or chat.calls.get(call)
+        if _entry(chat, call) is None:
+            return ToolAnswer(unknown_call(call).to_json())
+        entry = chat.calls.update(call, "waiting", state="rejected", decided_by=by, reason=clean)
+        entry = entry or chat.calls.get(call)
+        if entry is not None and entry.state == "done":
+            return ToolAnswer(already_done(call, entry.decided_by).to_json())
         return ToolAnswer(answer_of(entry))
 
     def answer(self, conversation: str, owner: Any = None, call: int = 0) -> ToolAnswer:
@@ -627,18 +659,21 @@ class BoundToolset:
         """
         _check_person(by)
         if (call is None) is (turn is None):
-            raise SetupError("undo() was not told what to undo", "give call= or turn=")
+            raise SetupError("undo() was not told what to undo", "give one of call= and turn=")
         given = self._session_arguments(conversation, owner, by)
         given["by"] = None if only_plan else "user"
         chat = given["conversation"]
         numbers = None if call is None else [call]
-        entries = [
-            each for each in chat.calls.select(numbers=numbers, turn=turn) if each.state == "done"
-        ]
+        found = (
+            []
+            if call is not None and _entry(chat, call) is None
+            else (chat.calls.select(numbers=numbers, turn=turn))
+        )
+        entries = [each for each in found if each.state == "done"]
         asked = {"call": call} if turn is None else {"turn": turn}
         if not entries:
             said = " ".join(f"{name} {number}" for name, number in asked.items())
-            return Plan(tool="undo", refusal=_nothing_to_undo(said))
+            return Plan(tool="undo", refusal=_nothing_to_undo(said, found))
         request = Request("undo", asked, "user", by, undoes=entries[-1].number)
         for each in entries:
             if each.plan and each.plan.get("unseen"):
@@ -805,8 +840,16 @@ def _check_person(by: str) -> None:
         raise SetupError("nobody was named who decides", "give by=, such as the user's id")
 
 
-def _nothing_to_undo(asked: str) -> dict[str, Any]:
+def _entry(chat: Conversation, call: int) -> CallEntry | None:
+    """Return a call, or `None` if there is none of that number."""
+    is_number = type(call) is int and 0 < call <= _MAX_CALL
+    return chat.calls.get(call) if is_number else None
+
+
+def _nothing_to_undo(asked: str, found: Sequence[CallEntry]) -> dict[str, Any]:
     message = f"{asked} has changed nothing that is in the history; look at history()"
+    if found:  # none of them was done
+        message = f"{asked} is {found[-1].state}, and has changed nothing"
     return {"code": "undo_conflict", "message": message, "conflicts": []}
 
 

@@ -542,12 +542,34 @@ def no_sql(table: str) -> ToolError:
     return ToolError("no_sql", message, table=table)
 
 
-def plan_changed(summary: str, number: int | None = None) -> ToolError:
-    """Report that a call would not do any more what was planned; `summary` is what it would do."""
-    remedy = "look at the new plan" if number is not None else "call again"
-    data = {} if number is None else {"call": number}
-    message = f"the rows have changed since the call was planned; {remedy}: {summary}"
-    return ToolError("plan_changed", message, **data)
+def plan_changed(
+    summary: str, number: int | None = None, differences: Sequence[str] = ()
+) -> ToolError:
+    """Report that a call would not do what was planned.
+
+    Args:
+        summary: what it would do.
+        number: of the call, if it waits for a person.
+        differences: of the two plans.
+    """
+    if number is None:
+        message = f"the rows have changed since the call was planned; call again: {summary}"
+        return ToolError("plan_changed", message)
+    few = "; ".join(differences[:_MAX_CONFLICTS])
+    message = "the call would not do what that plan says; look at the new plan"
+    return ToolError("plan_changed", f"{message}: {few or summary}", call=number)
+
+
+def unknown_call(number: Any) -> ToolError:
+    """Report to a person that there is no such call."""
+    message = f"there is no call {number!r} in this conversation; look at approvals()"
+    return ToolError("unknown_call", message)
+
+
+def already_done(number: int, by: str | None) -> ToolError:
+    """Report to a person that a call that is to be rejected was done."""
+    who = "it needed nobody" if by is None else f"{by} has approved it"
+    return ToolError("already_done", f"call {number} was done: {who}; undo() takes it back")
 
 
 def call_rejected(number: int, reason: str | None) -> ToolError:

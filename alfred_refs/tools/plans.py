@@ -59,6 +59,7 @@ _WORDS: Final[Mapping[Action, str]] = {
     "updated": "Change",
     "deleted": "Delete",
 }
+_NO_REF: Final = "a row without ref"
 _MOST_ROWS: Final = 10  # of a group in the text of a plan
 _MOST_TEXT: Final = 200  # characters of a value there
 _MOMENT: Final = 60.0  # seconds: a time so near is the time of the call
@@ -72,7 +73,7 @@ class PlannedRow(BaseModel):
         entity: what it is.
         label: what people call it.
         action: what is done to it.
-        fields: for a new row its values, for a changed one the values before and after.
+        fields: for a new or deleted row its values, for a changed one those before and after.
         hidden: how many columns change that the model does not see.
         is_named: whether the call asks for it; otherwise it goes along.
     """
@@ -97,7 +98,9 @@ class PlannedRow(BaseModel):
     @property
     def line(self) -> str:
         """What is done to it, in one line."""
-        said = [f"{name}: {_field(value, self.action)}" for name, value in self.fields.items()]
+        is_known = self.action == "deleted" and (self.ref or self.label) is not None
+        shown = {} if is_known else self.fields
+        said = [f"{name}: {_field(value, self.action)}" for name, value in shown.items()]
         said += [f"{_count(self.hidden, 'field')} not shown"] if self.hidden else []
         before = "" if self.is_named and self.action == "deleted" else f": {self.action}"
         before = "" if self.is_named and said else before
@@ -176,9 +179,41 @@ class Plan(BaseModel):
         lines += [f"Not seen: what {each} does" for each in self.unseen]
         return "\n".join(lines)
 
+    def differences_from(self, earlier: Plan) -> list[str]:
+        """Return what this plan does otherwise than an earlier one of the same call, in lines."""
+        before = _by_name(earlier)
+        said = []
+        for name, row in _by_name(self).items():
+            was = before.pop(name, None)
+            if was is None:
+                said.append(f"{row.name} is {row.action} too")
+                continue
+            names = [
+                each
+                for each in row.fields
+                if row.fields[each] != was.fields.get(each) and was.fields.get(each) != _NO_REF
+            ]
+            said += [f'{row.name}: label was "{was.label}"'] if was.label != row.label else []
+            said += [
+                f"{row.name}: {each} was {_field(was.fields.get(each), was.action)} in the plan, "
+                f"and is {_field(row.fields[each], row.action)} now"
+                for each in names
+            ]
+        return said + [f"{row.name} is not {row.action} any more" for row in before.values()]
+
     def touches(self, entity: str, action: Action) -> bool:
         """Return whether rows of an entity are created, updated or deleted."""
         return any(row.entity == entity and row.action == action for row in self.rows)
+
+
+def _by_name(plan: Plan) -> dict[tuple[str, str, int], PlannedRow]:
+    """Return the rows of a plan by entity, action and place: they may get refs meanwhile."""
+    places: Counter[tuple[str, str]] = Counter()
+    rows: dict[tuple[str, str, int], PlannedRow] = {}
+    for row in plan.rows:
+        places[row.entity, row.action] += 1
+        rows[row.entity, row.action, places[row.entity, row.action]] = row
+    return rows
 
 
 def _words(name: str) -> str:
@@ -315,15 +350,10 @@ class Namer:
                     yield from [] if pair is None else [pair]
 
     def fields(self, named: Named) -> tuple[dict[str, Any], int]:
-        """Return what a person is shown of a change, and how many columns are not shown.
-
-        Of a row that is deleted that is nothing but its name, unless it has none.
-        """
+        """Return what a person is shown of a change, and how many columns are not shown."""
         change, table, shown, hidden = named.change, named.table, dict[str, Any](), 0
-        after = change.after or {}
+        after = change.after or change.before or {}
         is_link = table is not None and bool(table.ends)
-        if is_link:
-            after = change.after or change.before or {}
         names: Collection[str] = [*change.changed] if change.action == "updated" else [*after]
         attributes = self.attributes_of(change.table)
         for name in names:
@@ -346,7 +376,7 @@ class Namer:
             pair = _referred_pair(column, text)
             ref = None if pair is None else self.refs.get(pair)
             if ref is None:
-                return "a row without ref"
+                return _NO_REF
             label = self.labels.get(ref)
             return ref if label is None else f'"{label}" ({ref})'
         try:

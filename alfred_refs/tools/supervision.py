@@ -102,8 +102,14 @@ class Consent:
     def __post_init__(self) -> None:
         if callable(self.rules):
             return
+        if not isinstance(self.rules, Mapping):
+            raise SetupError(
+                f"consent is {self.rules!r}",
+                "give verbs by class, consent={Order: ['delete']}, or a function of the plan",
+            )
         for model, verbs in self.rules.items():
-            if self.tables.of_model(model) is None:
+            is_class: bool = isinstance(model, type)
+            if not is_class or self.tables.of_model(model) is None:
                 raise SetupError(
                     f"consent lists {model!r}, which is not among the models", "add it to models"
                 )

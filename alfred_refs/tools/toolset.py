@@ -351,7 +351,14 @@ class Toolset:
         return self._ask(chat, request, plan)
 
     def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
-        """Store a call that needs a person, and return its answer."""
+        """Store a call that needs a person, and return its answer.
+
+        The same call that waits already is not stored again.
+        """
+        for each in chat.calls.select(states=["waiting"]):
+            same = (each.tool, each.arguments, each.token)
+            if same == (request.tool, request.json_arguments(), plan.token):
+                return pending_answer(each.number, plan)
         stored = NewCall(
             tool=request.tool,
             arguments=request.json_arguments(),

@@ -41,6 +41,7 @@ from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.definitions import Form
 from alfred_refs.tools.errors import (
+    already_done,
     call_in_doubt,
     call_rejected,
     circular_reference,
@@ -49,6 +50,7 @@ from alfred_refs.tools.errors import (
     linked_elsewhere,
     plan_changed,
     undo_conflict,
+    unknown_call,
 )
 
 Named = dict[str, Any]
@@ -145,6 +147,9 @@ class Shelf(Base):
     order_id: Mapped[Any] = mapped_column(ForeignKey("shop_orders.id"), nullable=True)
 
 
+KEPT = ("changed", "rejected", "doubt", "undo", "no call", "done")
+
+
 class Raises(Hooks):
     """Raises what tools raise where two work at the same time, or what takes too long."""
 
@@ -162,6 +167,8 @@ class Raises(Hooks):
             "rejected": call_rejected(3, "not paid yet"),
             "doubt": call_in_doubt(3),
             "undo": undo_conflict(["order_1: count was changed since"]),
+            "no call": unknown_call(9),
+            "done": already_done(3, "Ann"),
             "linked": linked_elsewhere("orders", "tags", "order_tags"),
         }
         if read.semantic in errors:
@@ -223,7 +230,7 @@ CALLS: list[tuple[str, Named]] = [
     ("db_read", semantic("fixed")),
     ("db_read", semantic("rows")),
     ("db_read", semantic("hidden")),
-    *[("db_read", semantic(each)) for each in ("changed", "rejected", "doubt", "undo")],
+    *[("db_read", semantic(each)) for each in KEPT],
     ("db_read", semantic("linked")),
     ("db_read", named("order_9")),
     ("db_read", named("customer_1")),

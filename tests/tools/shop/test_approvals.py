@@ -116,7 +116,15 @@ def test_rules(desk_of: Desks, rules: Any, tool: str, given: Any, needed: bool) 
 
 
 @pytest.mark.parametrize(
-    "rules", [{StallRemark: "all"}, {StallOrder: ["drop"]}, {StallOrder: "delete"}]
+    "rules",
+    [
+        {StallRemark: "all"},
+        {StallOrder: ["drop"]},
+        {StallOrder: "delete"},
+        {"stall_orders": "all"},
+        [StallOrder],
+        "all",
+    ],
 )
 def test_rules_that_mean_nothing(rules: Any) -> None:
     """Rules that mean nothing."""
@@ -421,3 +429,72 @@ def test_asking_before_a_call(desk_of: Desks, stored: Stored) -> None:
     assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == done
     assert desk.answer("chat-7", None, 1) == done
     assert code_of(desk.answer("chat-7", None, 9)) == "rejected"
+
+
+def test_a_call_that_cannot_be_done_any_more_waits_no_longer(desk_of: Desks, shop: Engine) -> None:
+    """The model is told why, and can call again."""
+    desk = desk_of(consent=RULES)
+    delete = {**DELETE, "expect": "Desk"}
+    desk.call("chat-7", None, "db_delete", delete, call_id="call_1")
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
+
+    assert code_of(desk.approve("chat-7", None, 1, by="ann")) == "unexpected_row"
+    assert desk.approvals("chat-7") == []
+    told = desk.call("chat-7", None, "db_delete", delete, call_id="call_1")
+    assert "cannot be done any more" in told.text
+
+
+def test_the_same_call_waits_once(desk_of: Desks) -> None:
+    """Models repeat calls that they are told not to repeat."""
+    desk = desk_of(consent=RULES)
+    for _ in range(2):
+        assert desk.call("chat-7", None, "db_delete", DELETE).pending == 1
+    assert len(desk.approvals("chat-7")) == 1
+
+
+def test_a_change_is_said(desk_of: Desks, shop: Engine) -> None:
+    """A person sees what differs from the plan, also of rows that go along."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE stall_orders SET status = 'paid'"))
+
+    answer = desk.approve("chat-7", None, 1, by="ann")
+
+    assert "status was OPEN in the plan, and is PAID now" in answer.value["error"]["message"]
+
+
+@pytest.mark.parametrize("call", [9, 0, -1, 2**40, None, "1"])
+def test_a_call_that_there_is_not(desk_of: Desks, call: Any) -> None:
+    """It is said in words for people."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    assert code_of(desk.approve("chat-7", None, call, by="ann")) == "unknown_call"
+    assert code_of(desk.reject("chat-7", None, call, by="ann")) == "unknown_call"
+    refused = desk.undo("chat-7", call=call, turn=7 if call is None else None, by="ann").refusal
+    assert refused is not None
+
+
+def test_what_was_done_is_not_rejected(desk_of: Desks) -> None:
+    """Who rejects it is told."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.approve("chat-7", None, 1, by="ann")
+
+    answer = desk.reject("chat-7", None, 1, by="eve")
+
+    assert code_of(answer) == "already_done"
+    assert "ann has approved it" in answer.text
+
+
+def test_what_waits_is_not_undone(desk_of: Desks) -> None:
+    """The refusal says that it waits."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+
+    refused = desk.undo("chat-7", call=1, by="ann").refusal
+
+    assert refused is not None
+    assert "call 1 is waiting" in refused["message"]

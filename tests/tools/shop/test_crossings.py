@@ -138,7 +138,7 @@ def test_times_in_sessions_of_other_time_zones(desk_of: Desks, firms: Engine) ->
     new = {"title": "Paint", "due": "2026-04-05T06:07:08Z"}
     for first, second in ((here, there), (there, here)):
         first.call(*CALL, "db_create", {"table": "firm_tasks", "data": new})
-        number = first.history(*CALL, limit=1)[0].number
+        number = first.history(*CALL, limit=1)[0].call
         assert second.undo(*CALL, call=number, by="ann").refusal is None
         assert titles(firms) == ["Clean"]
         assert first.undo(*CALL, call=number + 1, by="ann").refusal is None

@@ -37,17 +37,17 @@ def test_history_by_turn_and_by_row(desk_of: Desks) -> None:
     desk.call("chat-7", None, "db_create", CREATE)
 
     first, second = desk.history("chat-7")
-    assert (first.number, first.turn, first.tool, first.user) == (1, 1, "db_update", "bob")
+    assert (first.call, first.turn, first.tool, first.user) == (1, 1, "db_update", "bob")
     assert (first.by, first.state, first.arguments) == ("model", "done", UPDATE)
     assert first.seconds is not None
-    assert (second.number, second.turn) == (2, 2)
+    assert (second.call, second.turn) == (2, 2)
     changed = (
         '- stall order "Desk" (stall_order_1): updated: status: OPEN -> PAID; '
         "total: 1.50 -> 3.45; doubled: 3.00 -> 6.90"
     )
     assert lines_of(desk, turn=1) == [changed]
     assert lines_of(desk, ref="stall_order_1") == [changed]
-    assert [record.number for record in desk.history("chat-7", ref="stall_line_1")] == [2]
+    assert [record.call for record in desk.history("chat-7", ref="stall_line_1")] == [2]
     assert desk.history("chat-7", turn=3) == []
 
 
@@ -416,7 +416,7 @@ def test_who_and_what_must_be_said(desk_of: Desks) -> None:
     """Who and what must be said."""
     desk = desk_of()
     for number in (None, 1):
-        with pytest.raises(SetupError, match="call= or turn="):
+        with pytest.raises(SetupError, match="one of call= and turn="):
             desk.undo("chat-7", by="ann", call=number, turn=number)
     with pytest.raises(SetupError, match="by="):
         desk.undo("chat-7", by="", call=1)

@@ -99,7 +99,7 @@ def test_an_undo_that_dies_is_done_once(context: Any, url: str, stored: Stored) 
     before = stored()
     for step in range(1, MOST_STEPS):
         assert not desk.call("chat-7", None, "db_delete", DELETE).failed
-        deleted, number = stored(), desk.history("chat-7", limit=1)[0].number
+        deleted, number = stored(), desk.history("chat-7", limit=1)[0].call
         was_killed = ended(context, processes.undo, url, step, number)
         assert stored() in (before, deleted)
         found.append(stored() == before)

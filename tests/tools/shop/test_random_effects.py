@@ -253,7 +253,7 @@ def check(shop: Shop, engine: Engine, registry: RefRegistry) -> None:
         assert after == before
         return
     event(f"{tool} done")
-    number = records[-1].number
+    number = records[-1].call
     assert recorded(desk, number) == difference(before, after)
 
     check_undo(shop, engine, desk, number, before)
