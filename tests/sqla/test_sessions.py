@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     Engine,
+    NullPool,
     Result,
     Uuid,
     bindparam,
@@ -154,3 +155,26 @@ def test_what_a_listener_invokes_gets_no_argument_more(engine: Engine) -> None:
         event.listen(session, "do_orm_execute", lambda each: seen.append(each.bind_arguments))
         assert session.scalars(select(Recipe.name)).all() == []
         assert [sorted(each) for each in seen] == [["clause", "mapper"]]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_texts_are_the_same_in_all_sessions(engine: Engine, driver: str) -> None:
+    """Libpq knows the settings of a session, so that only another one costs statements."""
+    other = create_engine(engine.url.set(drivername=f"postgresql+{driver}"), poolclass=NullPool)
+    sent: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        sent.append(statement)
+
+    event.listen(other, "before_cursor_execute", note)
+    moment = "SELECT CAST(timestamptz '2026-05-01 12:00+02' AS TEXT)"
+    with other.connect() as connection:
+        texts = []
+        for zone in ("UTC", "America/New_York"):
+            connection.exec_driver_sql(f"SET TIME ZONE '{zone}'")
+            sent.clear()
+            with sqla.portable_texts(connection):
+                texts.append(connection.exec_driver_sql(moment).scalar_one())
+            assert len(sent) == (1 if zone == "UTC" else 3)
+        assert connection.exec_driver_sql(moment).scalar_one() == "2026-05-01 06:00:00-04"
+    assert texts == ["2026-05-01 10:00:00+00"] * 2
