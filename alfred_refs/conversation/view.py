@@ -31,6 +31,7 @@ Limits:
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -78,6 +79,9 @@ FindRows = Callable[["SessionConversation", Collection[EntityKey]], Mapping[Enti
 
 
 _TRIED = 900_000_001  # the number of the first ref that is not minted: far above those that are
+
+
+_TRIED_REF = re.compile(r"\b[a-z][a-z0-9_]*_9\d{8}\b")
 
 
 class TriedDraftError(Exception):
@@ -262,6 +266,15 @@ class SessionConversation(ActivityMap):
             cache.put(*pair, ref)
             if pair not in known:
                 self._tried.add(ref)
+
+    @staticmethod
+    def without_tried(value: Any) -> Any:
+        """Return JSON without the refs that new rows had in a call that was only tried."""
+        if isinstance(value, dict):
+            return {name: SessionConversation.without_tried(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [SessionConversation.without_tried(each) for each in value]
+        return _TRIED_REF.sub("a new row", value) if isinstance(value, str) else value
 
     def _check_not_tried(self) -> None:
         if self._tried is not None:

@@ -384,7 +384,7 @@ class Toolset:
         finally:
             del session.info[PLANNED]
         if "error" in answer:
-            return Plan(tool=request.tool, refusal=answer["error"])
+            return Plan(tool=request.tool, refusal=chat.without_tried(answer["error"]))
         return planner.plan or Plan(tool=request.tool)
 
     def undo(self, session: RefSession, undoer: Undoer) -> Plan:

@@ -23,7 +23,15 @@ KEYS = [uuid.UUID(int=n) for n in (1, 2)]
 # methods that the package calls, on the caller's side of `run_sync`; the docs do not list them
 PACKAGE_LEVEL = {
     *("resolve_pairs", "refer_pairs", "known_refs", "known_keys", "cached_keys", "has_cached"),
-    *("cached_refs", "refs_by_entity", "text_keys", "make_room", "gone_error", "unknown_error"),
+    *(
+        "cached_refs",
+        "refs_of_pairs",
+        "refs_by_entity",
+        "text_keys",
+        "make_room",
+        "gone_error",
+        "unknown_error",
+    ),
     *("note_gone", "note_activity", "draft_all", "reserve_keys", "confirm_drafts"),
 }
 
