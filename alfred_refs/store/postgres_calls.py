@@ -3,7 +3,9 @@
 `PostgresCalls` is the part of `PostgresStore` that is about calls. Each statement is a class
 attribute above the method that sends it.
 
->>> store = PostgresCalls(engine)
+>>> from alfred_refs import PostgresStore
+>>> from alfred_refs.store import Address, NewCall
+>>> store = PostgresStore(engine)
 >>> address, arguments = Address("chat-7"), {"table": "recipes", "ids": ["recipe_1"]}
 >>> store.add_call(address, NewCall("db_delete", arguments, "waiting", "model")).number
 1

@@ -154,7 +154,14 @@ class Approval:
         expires_at: when it stops waiting; `None` for never.
 
     Example:
-        >>> [waiting] = desk.approvals("chat-7")
+        >>> rules = {Recipe: ["delete"]}
+        >>> careful = Toolset([Recipe, Line], consent=rules, hidden=[Recipe.user_id])
+        >>> asking = careful.bind(sessions, registry=registry)
+        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
+        >>> delete = {"table": "recipes", "filters": only, "expect": "Soup"}
+        >>> asking.call("chat-7", None, "db_delete", delete).pending
+        1
+        >>> [waiting] = asking.approvals("chat-7")
         >>> waiting.plan.summary
         'Delete 1 recipe. With it: 2 lines deleted.'
     """
@@ -192,9 +199,14 @@ class CallRecord:
         changes: what it has done to rows that the model may use.
 
     Example:
-        >>> for record in desk.history("chat-7", turn=4):
-        ...     print(record.call, record.tool, [row.line for row in record.changes])
-        3 db_update ['- recipe "Soup" (recipe_1): updated: servings: 2 -> 4']
+        >>> kept = toolset.bind(sessions, registry=registry, journal=True)
+        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
+        >>> data = {"table": "recipes", "filters": only, "data": {"servings": 4}, "expect": "Soup"}
+        >>> kept.call("chat-7", None, "db_update", data).failed
+        False
+        >>> [record] = kept.history("chat-7")
+        >>> record.call, record.tool, [row.line for row in record.changes]
+        (1, 'db_update', ['- recipe "Soup" (recipe_1): updated: servings: 2 -> 4'])
     """
 
     call: int

@@ -572,14 +572,14 @@ def already_done(number: int, by: str | None) -> ToolError:
     return ToolError("already_done", f"call {number} was done: {who}; undo() takes it back")
 
 
-def call_rejected(number: int, reason: str | None) -> ToolError:
+def rejected(number: int, reason: str | None) -> ToolError:
     """Report that a person has not approved a call."""
     because = "" if not reason else f": {reason}"
     message = f"the call was not approved{because}; do not repeat it, ask the user what to do"
     return ToolError("rejected", message, call=number)
 
 
-def call_in_doubt(number: int) -> ToolError:
+def in_doubt(number: int) -> ToolError:
     """Report that it is not known whether a call was done: its process has ended meanwhile."""
     message = "it is not known whether the call was done; read the rows before you call again"
     return ToolError("in_doubt", message, call=number)

@@ -76,6 +76,12 @@ class PlannedRow(BaseModel):
         fields: for a new or deleted row its values, for a changed one those before and after.
         hidden: how many columns change that the model does not see.
         is_named: whether the call asks for it; otherwise it goes along.
+
+    Example:
+        >>> asked = {"table": "recipes", "data": {"name": "Curry"}}
+        >>> [row] = desk.plan("chat-7", None, "db_create", asked).rows
+        >>> row.line
+        '- recipe "Curry" (new_recipe_1): name: Curry'
     """
 
     model_config = ConfigDict(frozen=True)

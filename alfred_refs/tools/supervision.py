@@ -42,7 +42,7 @@ from alfred_refs.store import Actor, CallEntry, CallValues, ChangeEntry, NewCall
 from alfred_refs.tools.arguments import DbDelete
 from alfred_refs.tools.call import Call, HeldBackError
 from alfred_refs.tools.effects import Recorder, RowChange
-from alfred_refs.tools.errors import call_in_doubt, call_rejected, plan_changed
+from alfred_refs.tools.errors import in_doubt, plan_changed, rejected
 from alfred_refs.tools.plans import Named, Namer, Plan, PlannedRow, entity_of, make_plan
 from alfred_refs.tools.rules import Writing
 from alfred_refs.tools.serialization import replace_keys
@@ -77,7 +77,10 @@ class Journal:
             back.
 
     Example:
-        >>> desk = toolset.bind(sessions, registry=registry, journal=Journal(keep=timedelta(30)))
+        >>> from datetime import timedelta
+        >>> journal = Journal(keep=timedelta(days=30))
+        >>> toolset.bind(sessions, registry=registry, journal=journal).journal.keep.days
+        30
     """
 
     keep: timedelta | None = None
@@ -425,18 +428,18 @@ def pending_answer(number: int, plan: Plan) -> Answer:
 def answer_of(entry: CallEntry | None) -> Answer:
     """Return the answer of a call that was made before."""
     if entry is None:
-        return call_rejected(0, "there is no such call").to_json()
+        return rejected(0, "there is no such call").to_json()
     match entry.state:
         case "done":
             return dict(entry.answer or {"done": {"call": entry.number}})
         case "waiting":
             return pending_answer(entry.number, Plan.model_validate(entry.plan))
         case "doing":
-            return call_in_doubt(entry.number).to_json()
+            return in_doubt(entry.number).to_json()
         case "rejected":
-            return call_rejected(entry.number, entry.reason).to_json()
+            return rejected(entry.number, entry.reason).to_json()
         case "expired":
-            return call_rejected(entry.number, "nobody has decided it in time").to_json()
+            return rejected(entry.number, "nobody has decided it in time").to_json()
 
 
 class Undoer(Keeper):

@@ -64,8 +64,8 @@ def test_the_examples_of_the_page_run(
 
 
 def test_the_page_has_every_command() -> None:
-    """Each is in the table and in an example; `audit` needs logs, and `mcp` a client."""
+    """Each is in the table and in an example, but those that need logs, a desk or a client."""
     shown = {shlex.split(command)[1] for command in commands()}
     listed = set(re.findall(r"^\| `([a-z]+)", PAGE.read_text("utf-8"), re.MULTILINE))
 
-    assert shown | {"audit", "mcp"} == listed == set(alfred_refs.commands)
+    assert shown | {"audit", "doctor", "mcp"} == listed == set(alfred_refs.commands)

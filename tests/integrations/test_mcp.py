@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -195,7 +196,7 @@ async def test_entries_are_limited_and_rows_that_are_gone_are_marked(
         await client.call_tool("db_delete", {"table": "orders", "filters": own})
         known = json.loads(await read(client, "refs://conversation"))
         limit = len(known["entries"]) - 1
-        monkeypatch.setattr("alfred_refs.integrations.mcp._MAX_ENTRIES", limit)
+        monkeypatch.setattr(sys.modules[server_of.__module__], "_MAX_ENTRIES", limit)
         limited = json.loads(await read(client, "refs://conversation"))
 
     entry = {"ref": "order_1", "label": "for Ada", "gone": "was deleted"}

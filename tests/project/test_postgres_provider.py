@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -147,5 +148,5 @@ def test_unreachable_url_fails_the_tests(monkeypatch: pytest.MonkeyPatch) -> Non
         check=False,
     )
     assert run.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "3 errors in" in run.stdout
+    assert re.search(r"= [0-9]+ errors in", run.stdout)  # and none passed or was skipped
     assert "UnreachableError" in run.stdout

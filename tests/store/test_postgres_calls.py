@@ -24,8 +24,10 @@ from alfred_refs import (
 from alfred_refs.store import Activity, Address, ChangeEntry, NewCall, NewDraft
 from tests.fix_postgres import database_like
 from tests.fix_store import Application, applied
+from tests.store.test_postgres import by_default
 
 T = TypeVar("T")
+
 
 CHAT, OTHER = Address("chat-7", "ann"), Address("chat-8")
 TAKEN = Address("chat-7", "bob")
@@ -43,7 +45,7 @@ def application(request: pytest.FixtureRequest) -> Iterator[Application]:
     """
     is_partitioned = request.param == "partitioned"
     engine: Engine = request.getfixturevalue("partitioned_engine" if is_partitioned else "engine")
-    set_for_database(engine, "lock_timeout", "5s")
+    by_default(engine, "lock_timeout = '5s'")
     with applied(engine.url, "psycopg" if is_partitioned else request.param) as application:
         yield application
 
@@ -52,14 +54,6 @@ def application(request: pytest.FixtureRequest) -> Iterator[Application]:
 def store(engine: Engine) -> PostgresStore:
     """A store on the database."""
     return PostgresStore(engine)
-
-
-def set_for_database(engine: Engine, name: str, value: str) -> None:
-    """Change a setting of new connections to a database."""
-    with engine.begin() as connection:
-        database = engine.url.database
-        connection.execute(text(f"alter database {database} set {name} = '{value}'"))
-    engine.dispose()
 
 
 def in_transaction(store: PostgresStore, work: Callable[[Connection], T]) -> T:
@@ -301,7 +295,7 @@ def test_a_transaction_that_waits_for_itself_is_told_so(
 ) -> None:
     """The registry's connection gives up, and nothing is stored twice."""
     if limit == "the application's":
-        set_for_database(engine, "lock_timeout", "200ms")
+        by_default(engine, "lock_timeout = '200ms'")
     else:
         store._WAIT = text(str(store._WAIT).replace("'30s'", "'200ms'"))
     with engine.connect() as connection:
@@ -343,7 +337,7 @@ def test_a_transaction_that_decides_a_call_and_forgetting_do_not_deadlock(
     store: PostgresStore, engine: Engine, way: str
 ) -> None:
     """Both lock the conversation before its calls: forgetting waits, and the other one goes on."""
-    set_for_database(engine, "deadlock_timeout", "10ms")
+    by_default(engine, "deadlock_timeout = '10ms'")
     store.add_call(CHAT, replace(CALL, state="waiting"))
     with ThreadPoolExecutor() as threads, engine.connect() as connection:
         if way == "lock":

@@ -79,7 +79,7 @@ class Selected(Base):
     __mapper_args__ = {"primary_key": [__table__.c.id]}  # noqa: RUF012
 
 
-class Bare(SQLModel, table=True):
+class Uncovered(SQLModel, table=True):
     """A table without the mixin."""
 
     __tablename__ = "uuid_bare"
@@ -179,7 +179,7 @@ def test_a_join_needs_a_name() -> None:
 def test_classes_of_sqlmodel_need_the_mixin() -> None:
     """All of them are named at once, each with the class that has the key."""
     with pytest.raises(SetupError) as caught:
-        Toolset([Bare, Inheriting])
+        Toolset([Uncovered, Inheriting])
 
-    assert "class Bare(alfred_refs.RefModel, ...)" in str(caught.value)
+    assert "class Uncovered(alfred_refs.RefModel, ...)" in str(caught.value)
     assert "class BareKey(alfred_refs.RefModel, ...)" in str(caught.value)

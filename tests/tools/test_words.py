@@ -42,13 +42,13 @@ from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.definitions import Form
 from alfred_refs.tools.errors import (
     already_done,
-    call_in_doubt,
-    call_rejected,
     circular_reference,
     fixed_item,
     hidden_items,
+    in_doubt,
     linked_elsewhere,
     plan_changed,
+    rejected,
     undo_conflict,
     unknown_call,
 )
@@ -164,8 +164,8 @@ class Raises(Hooks):
             "rows": circular_reference("orders"),
             "hidden": hidden_items("lines"),
             "changed": plan_changed("Delete 1 order."),
-            "rejected": call_rejected(3, "not paid yet"),
-            "doubt": call_in_doubt(3),
+            "rejected": rejected(3, "not paid yet"),
+            "doubt": in_doubt(3),
             "undo": undo_conflict(["order_1: count was changed since"]),
             "no call": unknown_call(9),
             "done": already_done(3, "Ann"),
