@@ -21,7 +21,7 @@ profiles.register()
 
 
 # they use sessions as applications do, and send no statements of their own
-ONCE = ("tests/cli/", "tests/context/")
+ONCE = ("tests/cli/", "tests/context/", "tests/examples/", "tests/integrations/")
 
 _TESTS_BETWEEN, _COUNT = 50, itertools.count(1)
 
