@@ -17,6 +17,7 @@ from benchmarks import (
     alternatives,
     asking,
     calling,
+    journaling,
     keeping,
     minting,
     opening,
@@ -42,6 +43,7 @@ ROWS = (
     *opening.FULL_ROWS,
     *minting.FULL_ROWS,
     *keeping.ROWS,
+    *journaling.ROWS,
 )
 
 
