@@ -274,12 +274,11 @@ class Keeper(_Supervisor):
                 raise HeldBackError(plan_changed(self.plan.summary).to_json())
         if self._journal is not None and (named or recorder.unseen):
             with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
-                self._doing = store_call(
-                    call, recorder, self._new(recorder.unseen), self._entries(named)
-                )
+                new = self._new(recorder.unseen, answer)
+                self._doing = store_call(call, recorder, new, self._entries(named))
         return answer
 
-    def _new(self, unseen: Collection[str]) -> NewCall:
+    def _new(self, unseen: Collection[str], answer: Answer) -> NewCall:
         request = self.request
         return NewCall(
             tool=request.tool,
@@ -289,6 +288,7 @@ class Keeper(_Supervisor):
             user=request.user,
             call_id=request.call_id,
             plan={"unseen": [*unseen]} if unseen else None,
+            answer=None if request.call_id is None else answer,
             undoes=request.undoes,
             seconds=monotonic() - request.began,
         )

@@ -459,3 +459,21 @@ def test_keys_are_in_no_history(desk_of: Desks, shop: Engine) -> None:
     said = str([row.model_dump() for row in desk.changes("chat-7")])
 
     assert not any(key in said or uuid.UUID(key).hex in said for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"), [("db_delete", DELETE), ("db_update", UPDATE), ("db_create", CREATE)]
+)
+def test_a_call_that_is_repeated_by_its_id_gets_the_same_answer(
+    desk_of: Desks, stored: Stored, tool: str, given: dict[str, Any]
+) -> None:
+    """It is done once, and other arguments under the same id are another call."""
+    desk = desk_of()
+
+    first = desk.call("chat-7", None, tool, given, call_id="call_1")
+    after = stored()
+
+    assert not first.failed
+    assert desk.call("chat-7", None, tool, given, call_id="call_1") == first
+    assert stored() == after
+    assert len(desk.history("chat-7")) == 1
