@@ -16,9 +16,9 @@ Values are the text that the database makes of them (`CAST(value AS TEXT)`), bec
 PostgreSQL reads its own text back, and a custom type of the application would not. Of bytes and of
 types named in `LEFT_OUT` only a digest is kept, which shows that they have changed.
 
-Limits: rows that only triggers change, foreign keys that the metadata does not have, and SQL as
-text are not seen; `Recorder.unseen` says which statements may have changed more. A row that gets
-another primary key is one that is deleted and one that is created.
+Limits: rows that only triggers change, foreign keys that the metadata does not have, SQL as text
+and writes in WITH queries are not seen; `Recorder.unseen` says which statements may have changed
+more. A row that gets another primary key is one that is deleted and one that is created.
 """
 
 from __future__ import annotations
@@ -456,7 +456,13 @@ class Recorder:
     def _after_execute(
         self, connection: Connection, element: Any, many: Any, one: Any, _: object, result: Any
     ) -> None:
-        if self._is_reading or not isinstance(element, Insert):
+        if self._is_reading:
+            return
+        # a compiled statement has all its WITH queries, however deep they stand
+        queries = getattr(getattr(result.context, "compiled", None), "ctes", None) or ()
+        if any(isinstance(each.element, UpdateBase) for each in queries):
+            self.unseen["a write in a WITH query"] = None
+        if not isinstance(element, Insert):
             return
         table = self._table_of(element, connection)
         if table is None:

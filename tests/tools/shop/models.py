@@ -18,6 +18,7 @@ from sqlalchemy import (
     LargeBinary,
     Numeric,
     Table,
+    UniqueConstraint,
     Uuid,
     event,
     func,
@@ -92,8 +93,9 @@ class StallParcel(Base):
 
     __tablename__ = "stall_parcels"
     __ref_label__ = "code"
+    __table_args__ = (UniqueConstraint("code", deferrable=True, initially="DEFERRED"),)
 
-    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     code: Mapped[str]
     order_id: Mapped[uuid.UUID | None] = mapped_column(
         ForeignKey("stall_orders.id", ondelete="SET NULL")

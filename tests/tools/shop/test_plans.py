@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, delete, func, select, text
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Hooks, Plan, ToolError
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
-from tests.tools.shop.models import StallLine, StallOrder, StallRemark
+from tests.tools.shop.models import StallLine, StallOrder, StallParcel, StallRemark
 
 Desks = Callable[..., BoundToolset]
 
@@ -65,19 +65,16 @@ def test_new_rows_are_numbered_without_a_ref(desk_of: Desks, registry: RefRegist
 def test_nothing_is_done(
     desk_of: Desks, stored: Callable[[], Rows], tool: str, given: dict[str, Any]
 ) -> None:
-    """Nothing is done."""
+    """Nothing is done, and prompts hear nothing of it."""
     desk = desk_of()
-    before = stored()
+    before, seen = stored(), desk.conversation("chat-7").activity().entries
 
     one, other = (desk.plan("chat-7", None, tool, given) for _ in range(2))
 
     assert stored() == before
     assert one.token == other.token != ""
     assert desk.history("chat-7") == []
-    assert (
-        desk.conversation("chat-7").activity().entries
-        == desk.conversation("chat-7").activity().entries
-    )
+    assert desk.conversation("chat-7").activity().entries == seen
 
 
 def test_the_token_is_of_the_effect(desk_of: Desks, shop: Engine) -> None:
@@ -104,13 +101,31 @@ def test_a_call_that_would_be_refused(desk_of: Desks) -> None:
     assert plan.text.startswith("Refused: 'stall_order_9'")
 
 
-def test_constraints_are_checked_at_once(desk_of: Desks) -> None:
-    """Constraints are checked at once."""
-    given = {"table": "stall_labels", "data": {"id": 2, "name": "red"}}
+@pytest.mark.parametrize("table", ["stall_labels", "stall_parcels"])
+def test_constraints_are_checked_at_once(desk_of: Desks, table: str) -> None:
+    """Also one that the database checks at the commit."""
+    data = {"stall_labels": {"name": "red"}, "stall_parcels": {"code": "P1"}}[table]
 
-    plan = desk_of().plan("chat-7", None, "db_create", given)
+    plan = desk_of().plan("chat-7", None, "db_create", {"table": table, "data": data})
 
     assert plan.refusal is not None
+    assert plan.refusal["code"] == "conflict"
+
+
+def test_a_write_in_a_with_query_is_said(desk_of: Desks) -> None:
+    """A SELECT may delete rows, on its own or inside of a subquery."""
+
+    class Clear(Hooks):
+        def before_write(self, write: Any) -> None:
+            gone = delete(StallParcel).returning(StallParcel.id).cte("gone")
+            inner = select(gone.c.id).subquery()
+            write.session.execute(select(func.count()).select_from(inner))
+
+    desk = desk_of(hooks={StallOrder: [Clear()]}, consent={StallParcel: ["delete"]})
+
+    assert desk.call("chat-7", None, "db_update", UPDATE).pending == 1
+    [waiting] = desk.approvals("chat-7")
+    assert waiting.plan.unseen == ["a write in a WITH query"]
 
 
 def test_hooks_know_that_it_is_planned(desk_of: Desks) -> None:
