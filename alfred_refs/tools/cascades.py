@@ -915,9 +915,12 @@ class CascadeReport:
         assign_changes(instances, {n: v for n, v in writing.records[0].items() if n not in names})
 
     def _load_instances(self, table: ToolTable, rows: Iterable[AffectedRow]) -> list[Any]:
-        """Return the instances of rows: one statement."""
+        """Return the instances of rows: one statement. Rows of tables without key are left out."""
         primary = inspect(table.model).mapper.primary_key
-        matches = sqla.in_keys(primary, [each.key for each in rows])
+        keys = [each.key for each in rows if each.key]
+        if not keys:
+            return []
+        matches = sqla.in_keys(primary, keys)
         statement = select(table.model).where(matches).execution_options(raw_keys=True)
         with self._call.session.no_autoflush:
             return [*self._call.session.scalars(statement)]
