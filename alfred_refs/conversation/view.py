@@ -31,6 +31,7 @@ Limits:
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import weakref
@@ -270,11 +271,7 @@ class SessionConversation(ActivityMap):
     @staticmethod
     def without_tried(value: Any) -> Any:
         """Return JSON without the refs that new rows had in a call that was only tried."""
-        if isinstance(value, dict):
-            return {name: SessionConversation.without_tried(each) for name, each in value.items()}
-        if isinstance(value, list):
-            return [SessionConversation.without_tried(each) for each in value]
-        return _TRIED_REF.sub("a new row", value) if isinstance(value, str) else value
+        return json.loads(_TRIED_REF.sub("a new row", json.dumps(value)))
 
     def _check_not_tried(self) -> None:
         if self._tried is not None:

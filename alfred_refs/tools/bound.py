@@ -47,6 +47,7 @@ from alfred_refs.sqla import (
 )
 from alfred_refs.store import Actor, CallEntry, CallState
 from alfred_refs.tools.arguments import TOOLS
+from alfred_refs.tools.call import Answer
 from alfred_refs.tools.definitions import Form
 from alfred_refs.tools.errors import (
     ToolError,
@@ -74,8 +75,6 @@ if TYPE_CHECKING:
     from alfred_refs.tools.toolset import Toolset
 
     Sessions = sessionmaker[RefSession] | async_sessionmaker[AsyncRefSession]
-
-Answer = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -812,8 +811,7 @@ class BoundToolset:
     ) -> bool:
         """Return whether a call that failed has changed nothing, and may succeed now."""
         if isinstance(error, DBAPIError):
-            state = driver_error_fields(error)["sqlstate"]
-            return state in _ROLLED_BACK and attempt.number == 1
+            return _was_rolled_back(error) and attempt.number == 1
         if error.seconds is None or attempt.was_alone:
             return False
         if monotonic() >= self._serial_until:
@@ -842,9 +840,13 @@ def _repeated(act: Callable[[], _Result]) -> _Result:
     try:
         return act()
     except DBAPIError as error:
-        if driver_error_fields(error)["sqlstate"] not in _ROLLED_BACK:
+        if not _was_rolled_back(error):
             raise
         return act()
+
+
+def _was_rolled_back(error: DBAPIError) -> bool:
+    return driver_error_fields(error)["sqlstate"] in _ROLLED_BACK
 
 
 def _check_person(by: str) -> None:

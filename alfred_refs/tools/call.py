@@ -392,10 +392,14 @@ class Setting:
         )
 
 
+Answer = dict[str, Any]
+"""The answer of a call: JSON values."""
+
+
 class Supervisor(Protocol):
     """Decides at the end of a write whether it is committed, given what it did."""
 
-    def finish(self, call: Call, recorder: Recorder, answer: dict[str, Any]) -> dict[str, Any]:
+    def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """Return the answer of a call that is about to be committed.
 
         Raises:
@@ -411,7 +415,7 @@ class HeldBackError(Exception):
         answer: that the model gets.
     """
 
-    def __init__(self, answer: dict[str, Any]) -> None:
+    def __init__(self, answer: Answer) -> None:
         super().__init__("the call was rolled back")
         self.answer = answer
 
@@ -442,7 +446,7 @@ class Call:
         )
         object.__setattr__(self, "visibility", visibility)
 
-    def run(self, act: Callable[[], dict[str, Any]], *, writes: bool) -> dict[str, Any]:
+    def run(self, act: Callable[[], Answer], *, writes: bool) -> Answer:
         """Return the answer of a function that is called in one transaction.
 
         Raises:

@@ -65,10 +65,9 @@ from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.schema import sort_tables_and_constraints
 from sqlalchemy.sql import operators
-from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from alfred_refs import sqla
-from alfred_refs.mapping import undecorated_type
+from alfred_refs.mapping.columns import stored_type
 from alfred_refs.session import RefSession
 
 Image = Mapping[str, str | None]
@@ -301,17 +300,9 @@ def images_of(table: Table) -> _Images:
     return images
 
 
-def stored_type(column: Column[Any]) -> TypeEngine[Any]:
-    """Return the type that a column has in the database, below custom types and domains."""
-    type_ = undecorated_type(column.type)
-    while isinstance(type_, TypeDecorator):
-        type_ = undecorated_type(type_.impl_instance)
-    return type_
-
-
 def is_left_out(column: Column[Any]) -> bool:
     """Return whether the values of a column are not kept: bytes and vectors."""
-    type_ = stored_type(column)
+    type_ = stored_type(column.type)
     return isinstance(type_, LargeBinary) or type(type_).__visit_name__.upper() in LEFT_OUT
 
 

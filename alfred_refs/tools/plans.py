@@ -41,7 +41,8 @@ from sqlalchemy.engine import Dialect
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.mapping import EntityKey, Key, KeyColumn
-from alfred_refs.tools.effects import Image, RowChange, images_of, stored_type
+from alfred_refs.mapping.columns import stored_type
+from alfred_refs.tools.effects import Image, RowChange, images_of
 from alfred_refs.tools.exact import is_text_needed, read_exact
 from alfred_refs.tools.serialization import as_shown, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
@@ -206,10 +207,6 @@ class Plan(BaseModel):
                 for each in names
             ]
         return said + [f"{row.name} is not {row.action} any more" for row in before.values()]
-
-    def touches(self, entity: str, action: Action) -> bool:
-        """Return whether rows of an entity are created, updated or deleted."""
-        return any(row.entity == entity and row.action == action for row in self.rows)
 
 
 def _by_name(plan: Plan) -> dict[tuple[str, str, int], PlannedRow]:
@@ -401,7 +398,7 @@ class Namer:
         if is_text_needed(stored.type):
             value = read_exact(stored.type, text)
             return value if isinstance(value, str) else column.show(value)
-        if isinstance(stored_type(stored), String | Enum):
+        if isinstance(stored_type(stored.type), String | Enum):
             process = stored.type.result_processor(self.dialect, None)
             return column.show(process(text) if process else text)
         return text
@@ -574,7 +571,7 @@ def _is_computed(column: Column[Any]) -> bool:
 
 def _is_now(column: Column[Any], text: str | None) -> bool:
     """Return whether a value is the time of the call."""
-    if text is None or not isinstance(stored_type(column), DateTime):
+    if text is None or not isinstance(stored_type(column.type), DateTime):
         return False
     try:
         value = datetime.fromisoformat(text)

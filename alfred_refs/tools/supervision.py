@@ -40,7 +40,7 @@ from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.errors import SetupError
 from alfred_refs.store import Actor, CallEntry, CallValues, ChangeEntry, NewCall
 from alfred_refs.tools.arguments import DbDelete
-from alfred_refs.tools.call import Call, HeldBackError
+from alfred_refs.tools.call import Answer, Call, HeldBackError
 from alfred_refs.tools.effects import Recorder, RowChange
 from alfred_refs.tools.errors import in_doubt, plan_changed, rejected
 from alfred_refs.tools.plans import Named, Namer, Plan, PlannedRow, entity_of, make_plan
@@ -48,8 +48,6 @@ from alfred_refs.tools.rules import Writing
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
 from alfred_refs.tools.undo import ChangedRow, Undo, fold
-
-Answer = dict[str, Any]
 
 ConsentRules = Mapping[type[Any], Iterable[Verb] | Literal["all"]] | Callable[[Plan], bool]
 """By class the verbs that need a person; or a function of the plan."""
@@ -132,13 +130,8 @@ class Consent:
         if plan.unseen:
             return True
         for model, verbs in self.rules.items():
-            entities = {
-                table.entity or table.name
-                for table in self.tables
-                if issubclass(table.model, model)
-            }
-            own = cast("ToolTable", self.tables.of_model(model))
-            entities.add(own.entity or own.name)
+            entities = {entity_of(t) for t in self.tables if issubclass(t.model, model)}
+            entities.add(entity_of(cast("ToolTable", self.tables.of_model(model))))
             actions = {*_ACTIONS.values()} if verbs == "all" else {_ACTIONS[v] for v in verbs}
             if any(row.entity in entities and row.action in actions for row in plan.rows):
                 return True
@@ -197,11 +190,13 @@ class _Supervisor:
 
     Args:
         request: the call.
+        journal: what is kept of its changes; `None` for nothing.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, journal: Journal | None = None) -> None:
         self.request = request
         self.plan: Plan | None = None
+        self._journal = journal
 
     def _make_plan(
         self, call: Call, recorder: Recorder, answer: Answer
@@ -222,6 +217,10 @@ class _Supervisor:
         call.session.flush()  # what a hook has changed last
         dialect = call.session.get_bind().dialect
         return recorder.changes(), Namer(call.setting.tables, call.conversation, dialect)
+
+    def _entries(self, named: Sequence[Named]) -> list[ChangeEntry]:
+        """Return the changes that the journal keeps."""
+        return [] if self._journal is None else change_entries(named, self._journal.without)
 
 
 def _table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
@@ -258,8 +257,7 @@ class Keeper(_Supervisor):
     plans = False
 
     def __init__(self, request: Request, journal: Journal | None, token: str | None) -> None:
-        super().__init__(request)
-        self._journal = journal
+        super().__init__(request, journal)
         self._token = token
         self._doing: int | None = None
 
@@ -293,10 +291,6 @@ class Keeper(_Supervisor):
             seconds=monotonic() - request.began,
         )
 
-    def _entries(self, named: Sequence[Named]) -> list[ChangeEntry]:
-        without = () if self._journal is None else self._journal.without
-        return change_entries(named, without)
-
     def settle(self, conversation: SessionConversation | Conversation) -> None:
         """Note that the call was committed, where the registry is in another database."""
         if self._doing is not None:
@@ -314,10 +308,9 @@ class Approver(_Supervisor):
 
     def __init__(self, entry: CallEntry, by: str, journal: Journal | None) -> None:
         request = Request(entry.tool, entry.arguments, entry.actor, entry.user, entry.call_id)
-        super().__init__(request)
+        super().__init__(request, journal)
         self._entry = entry
         self._by = by
-        self._journal = journal
         self._doing: CallValues | None = None
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
@@ -341,8 +334,7 @@ class Approver(_Supervisor):
             raise HeldBackError(answer_of(waiting))
         if plan.token != waiting.token:
             raise HeldBackError(plan_changed(plan.summary, number).to_json())
-        without = () if self._journal is None else self._journal.without
-        changes = change_entries(named, without) if self._journal is not None else []
+        changes = self._entries(named)
         values: CallValues = {
             "state": "done",
             "answer": answer,

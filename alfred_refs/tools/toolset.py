@@ -56,8 +56,9 @@ from alfred_refs.tools.arguments import (
     misplaced_nul,
     validate_arguments,
 )
-from alfred_refs.tools.bound import Answer, BoundToolset
+from alfred_refs.tools.bound import BoundToolset
 from alfred_refs.tools.call import (
+    Answer,
     Call,
     ExpectMode,
     HeldBackError,
