@@ -27,6 +27,7 @@ A call passes through these modules, in this order:
 | --- | --- |
 | `toolset` | `Toolset`: dispatch of calls |
 | `bound` | `BoundToolset`: a session for each call; what people do with calls |
+| `ordering` | which calls of a process wait for which |
 | `supervision` | what becomes of a write: planned, approved, kept in the history |
 | `effects` | the values of rows before and after a call |
 | `plans` | `Plan`: what a call does, in names |
@@ -69,9 +70,7 @@ from alfred_refs.tools.arguments import (
 from alfred_refs.tools.rules import Hooks as Hooks, Reading as Reading, Writing as Writing
 
 from .bound import (
-    Approval as Approval,
     BoundToolset as BoundToolset,
-    CallRecord as CallRecord,
     ToolAnswer as ToolAnswer,
     makes_async_sessions as makes_async_sessions,
 )
@@ -79,7 +78,7 @@ from .definitions import Ref as Ref
 from .errors import ToolError as ToolError
 from .plans import Plan as Plan, PlannedRow as PlannedRow
 from .reading import CurrentRow as CurrentRow, CurrentRows as CurrentRows, Fields as Fields
-from .supervision import Journal as Journal
+from .supervision import Approval as Approval, CallRecord as CallRecord, Journal as Journal
 from .toolset import Toolset as Toolset
 
 __all__ = [

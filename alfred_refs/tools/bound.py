@@ -24,13 +24,11 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -45,7 +43,7 @@ from alfred_refs.sqla import (
     in_greenlet,
     max_connections,
 )
-from alfred_refs.store import Actor, CallEntry, CallState
+from alfred_refs.store import Actor, CallEntry
 from alfred_refs.tools.arguments import TOOLS
 from alfred_refs.tools.call import Answer
 from alfred_refs.tools.definitions import Form
@@ -56,15 +54,19 @@ from alfred_refs.tools.errors import (
     undo_conflict,
     unknown_call,
 )
+from alfred_refs.tools.ordering import Attempt, Counter, Locks, NoLock
 from alfred_refs.tools.plans import Plan, PlannedRow
 from alfred_refs.tools.supervision import (
-    EDITED,
+    Approval,
     Approver,
+    CallRecord,
     Journal,
     Request,
     Undoer,
     answer_of,
+    approval_of,
     planned_rows,
+    record_of,
 )
 
 if TYPE_CHECKING:
@@ -77,8 +79,6 @@ if TYPE_CHECKING:
     Sessions = sessionmaker[RefSession] | async_sessionmaker[AsyncRefSession]
 
 _log = logging.getLogger(__name__)
-
-_Lock = TypeVar("_Lock")
 
 _Result = TypeVar("_Result")
 
@@ -135,94 +135,6 @@ class ToolAnswer:
         return pending.get("call") if isinstance(pending, dict) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """A call that waits for a person.
-
-    Attributes:
-        conversation: the id of the conversation.
-        owner: the owner of the conversation, as text; `None` without one.
-        call: its number in the conversation.
-        tool: the name of the tool.
-        arguments: as the model gave them.
-        plan: what it would do, as it was when the model called, or when it was looked at last.
-        user: who acted, as text; `None` if that is not known.
-        call_id: the framework's id of the call, if it gave one.
-        is_edited: whether another call with this id had other arguments before.
-        asked_at: when the model called.
-        expires_at: when it stops waiting; `None` for never.
-
-    Example:
-        >>> rules = {Recipe: ["delete"]}
-        >>> careful = Toolset([Recipe, Line], consent=rules, hidden=[Recipe.user_id])
-        >>> asking = careful.bind(sessions, registry=registry)
-        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
-        >>> delete = {"table": "recipes", "filters": only, "expect": "Soup"}
-        >>> asking.call("chat-7", None, "db_delete", delete).pending
-        1
-        >>> [waiting] = asking.approvals("chat-7")
-        >>> waiting.plan.summary
-        'Delete 1 recipe. With it: 2 lines deleted.'
-    """
-
-    conversation: str
-    owner: str | None
-    call: int
-    tool: str
-    arguments: Any = field(repr=False)
-    plan: Plan = field(repr=False)
-    user: str | None
-    call_id: str | None
-    is_edited: bool
-    asked_at: datetime
-    expires_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """A call in the history of a conversation.
-
-    Attributes:
-        call: its number in the conversation.
-        turn: in which it was made.
-        tool: the name of the tool; `undo` for one that a person has undone.
-        arguments: as they were given; `None` once they are not kept any more.
-        state: what became of it.
-        by: `"model"` or `"user"`.
-        user: who acted, as text; `None` if that is not known.
-        decided_by: who approved or rejected it.
-        reason: why it was rejected.
-        undoes: the number of the call that it has undone.
-        at: when it was made.
-        seconds: how long it took; `None` if it was not executed.
-        changes: what it has done to rows that the model may use.
-
-    Example:
-        >>> kept = toolset.bind(sessions, registry=registry, journal=True)
-        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
-        >>> data = {"table": "recipes", "filters": only, "data": {"servings": 4}, "expect": "Soup"}
-        >>> kept.call("chat-7", None, "db_update", data).failed
-        False
-        >>> [record] = kept.history("chat-7")
-        >>> record.call, record.tool, [row.line for row in record.changes]
-        (1, 'db_update', ['- recipe "Soup" (recipe_1): updated: servings: 2 -> 4'])
-    """
-
-    call: int
-    turn: int
-    tool: str
-    arguments: Any = field(repr=False)
-    state: CallState
-    by: Actor
-    user: str | None
-    decided_by: str | None
-    reason: str | None
-    undoes: int | None
-    at: datetime
-    seconds: float | None
-    changes: Sequence[PlannedRow] = ()
-
-
 class BoundToolset:
     """A toolset that opens a session for each call; made by `Toolset.bind`.
 
@@ -265,10 +177,10 @@ class BoundToolset:
         self.journal = Journal() if journal is True else journal or None
         self._by = by
         self._conversations = _ConversationCache(registry)
-        self._threads = _Locks(threading.Lock)
-        self._tasks = _Locks(asyncio.Lock)
+        self._threads = Locks(threading.Lock)
+        self._tasks = Locks(asyncio.Lock)
         self._serial_until = 0.0
-        self._parallel = _Counter()
+        self._parallel = Counter()
 
     @property
     def aio(self) -> AsyncDesk:
@@ -472,10 +384,10 @@ class BoundToolset:
         if conversation is not None:
             chat = self.conversation(conversation, owner)
             entries = chat.calls.select(states=["waiting"])
-            return [_approval(chat.id, chat.owner, each) for each in entries][:limit]
+            return [approval_of(chat.id, chat.owner, each) for each in entries][:limit]
         ownership = self.toolset.ownership
         of = ... if owner is None or ownership is None else str(ownership.of(owner).value)
-        return [_approval(*each) for each in self.registry.waiting_calls(owner=of, limit=limit)]
+        return [approval_of(*each) for each in self.registry.waiting_calls(owner=of, limit=limit)]
 
     def approve(
         self,
@@ -619,7 +531,7 @@ class BoundToolset:
         entries = chat.calls.select(turn=turn, ref=ref, limit=limit)
         changes = chat.calls.changes([each.number for each in entries])
         rows = planned_rows(changes, self.toolset.tables, chat)
-        return [_record(each, rows.get(each.number, ())) for each in entries]
+        return [record_of(each, rows.get(each.number, ())) for each in entries]
 
     def changes(
         self,
@@ -635,6 +547,22 @@ class BoundToolset:
         return [
             row for record in records for row in record.changes if ref is None or row.ref == ref
         ]
+
+    def prune_history(self) -> int:
+        """Delete the values that the journal keeps no longer, and return the number of calls.
+
+        For operators: nothing deletes them by itself. They are those of all conversations of the
+        registry, also of other toolsets; see `RefRegistry.prune_history`.
+
+        Raises:
+            SetupError: there is no `Journal(keep=...)`.
+        """
+        if self.journal is None or self.journal.keep is None:
+            raise SetupError(
+                "the journal keeps values for ever",
+                "bind the toolset with journal=Journal(keep=timedelta(days=30))",
+            )
+        return self.registry.prune_history(self.journal.keep)
 
     def undo(
         self,
@@ -796,18 +724,18 @@ class BoundToolset:
         given = {"conversation": chat, "owner": whose, "by": self._by}
         return given if user is None else {**given, "info": {"user": user}}
 
-    def _write_lock(self, locks: _Locks[Any], tool: str, *of: Hashable) -> Any:
+    def _write_lock(self, locks: Locks[Any], tool: str, *of: Hashable) -> Any:
         """Return a context manager that waits for earlier writes of the same conversation."""
-        return _NoLock() if self.reads(tool) else locks.of(of)
+        return NoLock() if self.reads(tool) else locks.of(of)
 
-    def _attempts(self, locks: _Locks[Any], *of: Hashable) -> Iterator[_Attempt]:
+    def _attempts(self, locks: Locks[Any], *of: Hashable) -> Iterator[Attempt]:
         """Yield attempts at a call: they wait for all others if calls have blocked each other."""
         for number in count(1):
             is_serial = monotonic() < self._serial_until
-            yield _Attempt(number, self._parallel, locks.of(of) if is_serial else None)
+            yield Attempt(number, self._parallel, locks.of(of) if is_serial else None)
 
     def _is_repeatable(
-        self, error: DBAPIError | RegistryBusyError, tool: str, attempt: _Attempt
+        self, error: DBAPIError | RegistryBusyError, tool: str, attempt: Attempt
     ) -> bool:
         """Return whether a call that failed has changed nothing, and may succeed now."""
         if isinstance(error, DBAPIError):
@@ -832,6 +760,7 @@ class AsyncDesk(AsyncFacade[BoundToolset]):
     answer = async_method(BoundToolset.answer)
     history = async_method(BoundToolset.history)
     changes = async_method(BoundToolset.changes)
+    prune_history = async_method(BoundToolset.prune_history)
     undo = async_method(BoundToolset.undo)
 
 
@@ -867,41 +796,6 @@ def _nothing_to_undo(asked: str, found: Sequence[CallEntry]) -> dict[str, Any]:
     return {"code": "undo_conflict", "message": message, "conflicts": []}
 
 
-def _approval(conversation: str, owner: str | None, entry: CallEntry) -> Approval:
-    call_id, edited, _ = (entry.call_id or "").partition(EDITED)
-    return Approval(
-        conversation,
-        owner,
-        entry.number,
-        entry.tool,
-        entry.arguments,
-        Plan.model_validate(entry.plan),
-        entry.user,
-        call_id or None,
-        bool(edited),
-        entry.asked_at,
-        entry.expires_at,
-    )
-
-
-def _record(entry: CallEntry, rows: Sequence[PlannedRow]) -> CallRecord:
-    return CallRecord(
-        entry.number,
-        entry.turn,
-        entry.tool,
-        entry.arguments,
-        entry.state,
-        entry.actor,
-        entry.user,
-        entry.decided_by,
-        entry.reason,
-        entry.undoes,
-        entry.asked_at,
-        entry.seconds,
-        rows,
-    )
-
-
 def makes_async_sessions(sessions: Any) -> bool:
     """Return whether a session factory makes asynchronous sessions.
 
@@ -929,86 +823,6 @@ def makes_async_sessions(sessions: Any) -> bool:
         "give sessionmaker(engine, class_=RefSession) or "
         "async_sessionmaker(engine, class_=AsyncRefSession)",
     )
-
-
-class _NoLock(AbstractContextManager["_NoLock"]):
-    """A context manager that does nothing, in threads and in tasks."""
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-
-class _Counter:
-    """A number that threads change."""
-
-    def __init__(self) -> None:
-        self.value = 0
-        self._guard = threading.Lock()
-
-    def add(self, number: int) -> None:
-        """Add a number."""
-        with self._guard:
-            self.value += number
-
-
-class _Attempt:
-    """A context manager round one attempt at a call, in threads and in tasks.
-
-    Attributes:
-        number: of the attempt at the same call, from 1.
-        was_alone: whether no other call of this process was running when it began.
-    """
-
-    def __init__(self, number: int, parallel: _Counter, lock: Any) -> None:
-        self.number = number
-        self.was_alone = False
-        self._parallel = parallel
-        self._lock = lock  # None for a call that waits for no other
-
-    def _begin(self) -> None:
-        if self._lock is None:
-            self._parallel.add(1)
-        else:
-            self.was_alone = self._parallel.value == 0
-
-    def __enter__(self) -> None:
-        if self._lock is not None:
-            self._lock.acquire()
-        self._begin()
-
-    async def __aenter__(self) -> None:
-        if self._lock is not None:
-            await self._lock.acquire()
-        self._begin()
-
-    def __exit__(self, *_: object) -> None:
-        if self._lock is None:
-            self._parallel.add(-1)
-        else:
-            self._lock.release()
-
-    async def __aexit__(self, *_: object) -> None:
-        self.__exit__()
-
-
-class _Locks(Generic[_Lock]):
-    """A lock for each conversation, kept while a caller holds it or waits for it."""
-
-    def __init__(self, make: Callable[[], _Lock]) -> None:
-        self._make = make
-        self._locks: WeakValueDictionary[Hashable, _Lock] = WeakValueDictionary()
-        self._guard = threading.Lock()
-
-    def of(self, key: Hashable) -> _Lock:
-        """Return the lock of a conversation."""
-        with self._guard:
-            return self._locks.setdefault(key, self._make())
 
 
 class _ConversationCache:

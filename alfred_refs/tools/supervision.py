@@ -27,7 +27,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from time import monotonic
 from typing import Any, Final, Literal, cast
@@ -38,7 +38,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.errors import SetupError
-from alfred_refs.store import Actor, CallEntry, CallValues, ChangeEntry, NewCall
+from alfred_refs.store import Actor, CallEntry, CallState, CallValues, ChangeEntry, NewCall
 from alfred_refs.tools.arguments import DbDelete
 from alfred_refs.tools.call import Answer, Call, HeldBackError
 from alfred_refs.tools.effects import Recorder, RowChange
@@ -70,7 +70,8 @@ class Journal:
 
     Attributes:
         keep: how long the values before and after each change are kept, and with them the
-            possibility to undo it; `None` for ever. `RefRegistry.prune_history` deletes them.
+            possibility to undo it; `None` for ever. `BoundToolset.prune_history` deletes them:
+            call it once a day.
         without: attributes whose values are not kept. A row that is deleted with one cannot come
             back.
 
@@ -529,3 +530,131 @@ def planned_rows(
     return {
         int(number): [PlannedRow.model_validate(row) for row in of] for number, of in plain.items()
     }
+
+
+# Stored calls, as people see them
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A call that waits for a person.
+
+    Attributes:
+        conversation: the id of the conversation.
+        owner: the owner of the conversation, as text; `None` without one.
+        call: its number in the conversation.
+        tool: the name of the tool.
+        arguments: as the model gave them.
+        plan: what it would do, as it was when the model called, or when it was looked at last.
+        user: who acted, as text; `None` if that is not known.
+        call_id: the framework's id of the call, if it gave one.
+        is_edited: whether another call with this id had other arguments before.
+        asked_at: when the model called.
+        expires_at: when it stops waiting; `None` for never.
+
+    Example:
+        >>> rules = {Recipe: ["delete"]}
+        >>> careful = Toolset([Recipe, Line], consent=rules, hidden=[Recipe.user_id])
+        >>> asking = careful.bind(sessions, registry=registry)
+        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
+        >>> delete = {"table": "recipes", "filters": only, "expect": "Soup"}
+        >>> asking.call("chat-7", None, "db_delete", delete).pending
+        1
+        >>> [waiting] = asking.approvals("chat-7")
+        >>> waiting.plan.summary
+        'Delete 1 recipe. With it: 2 lines deleted.'
+    """
+
+    conversation: str
+    owner: str | None
+    call: int
+    tool: str
+    arguments: Any = field(repr=False)
+    plan: Plan = field(repr=False)
+    user: str | None
+    call_id: str | None
+    is_edited: bool
+    asked_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call in the history of a conversation.
+
+    Attributes:
+        call: its number in the conversation.
+        turn: in which it was made.
+        tool: the name of the tool; `undo` for one that a person has undone.
+        arguments: as they were given; `None` once they are not kept any more.
+        state: what became of it.
+        by: `"model"` or `"user"`.
+        user: who acted, as text; `None` if that is not known.
+        decided_by: who approved or rejected it.
+        reason: why it was rejected.
+        undoes: the number of the call that it has undone.
+        at: when it was made.
+        seconds: how long it took; `None` if it was not executed.
+        changes: what it has done to rows that the model may use.
+
+    Example:
+        >>> kept = toolset.bind(sessions, registry=registry, journal=True)
+        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
+        >>> data = {"table": "recipes", "filters": only, "data": {"servings": 4}, "expect": "Soup"}
+        >>> kept.call("chat-7", None, "db_update", data).failed
+        False
+        >>> [record] = kept.history("chat-7")
+        >>> record.call, record.tool, [row.line for row in record.changes]
+        (1, 'db_update', ['- recipe "Soup" (recipe_1): updated: servings: 2 -> 4'])
+    """
+
+    call: int
+    turn: int
+    tool: str
+    arguments: Any = field(repr=False)
+    state: CallState
+    by: Actor
+    user: str | None
+    decided_by: str | None
+    reason: str | None
+    undoes: int | None
+    at: datetime
+    seconds: float | None
+    changes: Sequence[PlannedRow] = ()
+
+
+def approval_of(conversation: str, owner: str | None, entry: CallEntry) -> Approval:
+    """Return a stored call that waits as people see it."""
+    call_id, edited, _ = (entry.call_id or "").partition(EDITED)
+    return Approval(
+        conversation,
+        owner,
+        entry.number,
+        entry.tool,
+        entry.arguments,
+        Plan.model_validate(entry.plan),
+        entry.user,
+        call_id or None,
+        bool(edited),
+        entry.asked_at,
+        entry.expires_at,
+    )
+
+
+def record_of(entry: CallEntry, rows: Sequence[PlannedRow]) -> CallRecord:
+    """Return a stored call, with its changes, as people see it."""
+    return CallRecord(
+        entry.number,
+        entry.turn,
+        entry.tool,
+        entry.arguments,
+        entry.state,
+        entry.actor,
+        entry.user,
+        entry.decided_by,
+        entry.reason,
+        entry.undoes,
+        entry.asked_at,
+        entry.seconds,
+        rows,
+    )

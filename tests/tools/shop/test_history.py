@@ -353,11 +353,14 @@ def test_a_plan_that_is_not_true_any_more(desk_of: Desks, shop: Engine, stored: 
     assert stored() == before
 
 
-def test_values_are_deleted_by_age(desk_of: Desks, registry: RefRegistry) -> None:
-    """Values are deleted by age."""
-    desk = desk_of()
+def test_values_are_deleted_by_age(desk_of: Desks) -> None:
+    """Those that are older than the journal keeps them, and no others."""
+    with pytest.raises(SetupError, match="for ever"):
+        desk_of().prune_history()
+    assert desk_of(journal=Journal(keep=timedelta(hours=1))).prune_history() == 0
+    desk = desk_of(journal=Journal(keep=timedelta(0)))
     desk.call("chat-7", None, "db_update", UPDATE)
-    registry.prune_history(timedelta(0))
+    assert desk.prune_history() == 1
 
     [record] = desk.history("chat-7")
     assert (record.tool, record.arguments) == ("db_update", None)
