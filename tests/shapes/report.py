@@ -8,44 +8,43 @@ from tests.session_api.differences import DIFFERENCES
 from tests.shapes.table import TABLE, Shape
 
 HEAD = """\
-# Shapes of statements
+# Statements
 
-Every shape of statement is either translated, and then gives the same rows and writes the same
-tables as it does with keys on a plain session, or refused with an error that says what to do:
-nothing is dropped, widened or silently raw. A ref stands in double quotes, any other text in
-single ones. `python -m tests.shapes` runs them all and prints this page; the tests run them on
-both supported series of SQLAlchemy.
+Look up here how a session treats a statement with refs. It is either translated, and then returns
+the rows and writes the tables that the same statement with keys does on a plain session, or it
+raises an error. No criterion is dropped, and no key is shown. The tests run every statement on
+both supported series of SQLAlchemy; `python -m tests.shapes` prints this page.
+
+A text in double quotes is a ref, any other text is in single quotes. The models are those of
+[`tests/models.py`](../tests/models.py): `Recipe` refers to itself, `MealPlan` twice to `Recipe`;
+`Preference` has an array declared by `info={"ref": Recipe}`; `Person`, `Cook` and `Guest` inherit;
+`Box` stores its keys as text; `Order` and `OrderLine` have integer and composite keys; `other` is
+an alias of `Recipe`. Statements without a heading of their own are translated.
 """
-
-MODELS = """\
-`Recipe` (with a self-reference), `MealPlan` (two foreign keys to it), `Preference` (an array of
-recipes, declared by `info={"ref": Recipe}`), `Person`, `Cook` and `Guest` (inheritance, keys seen
-as text), `Box` (keys stored as text), `Order` and `OrderLine` (integer and composite keys) are the
-models of [`tests/models.py`](../tests/models.py); `other` is an alias of `Recipe`.
-"""
-
 
 DIFFERENCES_HEAD = """\
-## What is otherwise than on a plain session
+## Differences to a plain session
 
-Every method and parameter of `Session`, of its makers and of the asynchronous ones is tried on a
-plain session and on one in a conversation, with listeners to every event. Values, errors,
-warnings, statements and their execution options are the same, with refs for keys, but for these;
-and where PostgreSQL repeats a row in an error (`Failing row contains (...)`), its values are left
-out.
+The tests call every method and parameter of `Session`, of its factories and of the asynchronous
+classes on a plain session and on one in a conversation, with listeners to every event. Values,
+errors, warnings, statements and execution options are the same, with refs in place of keys, except
+for the following. In addition, errors leave out the values of a row that PostgreSQL repeats
+(`Failing row contains (...)`).
 
-| way | outcome |
+| when | then |
 | --- | --- |"""
+
+WIDTH = 88
 
 
 def expected(shape: Shape) -> str:
     """Return the outcome that the table expects."""
-    return f"refused: `{shape.refused}`" if shape.refused else "translated"
+    return f"Refused with `{shape.refused}`" if shape.refused else "translated"
 
 
 def page(outcome: Callable[[Shape], str] = expected) -> str:
     """Return the page, with the outcome of each shape."""
-    return "\n".join([HEAD, MODELS, *_groups(outcome), *_differences()])
+    return "\n".join([HEAD, *_groups(outcome), *_differences()])
 
 
 def _differences() -> Iterator[str]:
@@ -57,9 +56,25 @@ def _differences() -> Iterator[str]:
 
 def _groups(outcome: Callable[[Shape], str]) -> Iterator[str]:
     for title, shapes in TABLE.items():
-        yield f"## {title}\n\n| statement | outcome |\n| --- | --- |"
+        yield f"## {title}\n"
+        by_outcome: dict[str, list[str]] = {}
         for shape in shapes:
-            code = shape.code.replace("|", "\\|")
-            given = f", with `{shape.parameters}`" if shape.parameters else ""
-            yield f"| `{code}`{given} | {outcome(shape)} |"
-        yield ""
+            by_outcome.setdefault(outcome(shape), []).append(wrapped(_code(shape)))
+        for name, codes in by_outcome.items():
+            if name != "translated":
+                yield f"{name}:\n"
+            yield "\n".join(["```python", *codes, "```\n"])
+
+
+def _code(shape: Shape) -> str:
+    if not shape.parameters:
+        return shape.code
+    return f"session.execute({shape.code}, {shape.parameters})"
+
+
+def wrapped(code: str) -> str:
+    """Return code in lines that fit the column, broken after commas, or else after brackets."""
+    if len(code) <= WIDTH:
+        return code
+    end = (max(code.rfind(", ", 4, WIDTH), 0) or code.rfind("(", 0, WIDTH)) + 1
+    return f"{code[:end].rstrip()}\n{wrapped(f'    {code[end:].lstrip()}')}"
