@@ -28,7 +28,10 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
-@pytest.mark.parametrize("name", ["start", "operations", "approval", "history"])
+@pytest.mark.parametrize(
+    "name",
+    ["start", "operations", "approval", "history", "labels", "many-to-many", "listeners"],
+)
 def test_a_page_prints_what_it_says(name: str, engine: Engine) -> None:
     """Run from top to bottom, as a reader would."""
     printed, expected = readme.page(DOCS / f"{name}.md", {"engine": engine, "__name__": "page"})
@@ -82,6 +85,9 @@ RUNNERS = {
     "context": "context/test_page.py",
     "drafts": "session/drafts/test_page.py",
     "integrations": "integrations/test_page.py",
+    "labels": "project/test_docs.py",
+    "listeners": "project/test_docs.py",
+    "many-to-many": "project/test_docs.py",
     "mcp": "integrations/test_mcp_page.py",
     "neighbours": "neighbours/test_docs.py",
     "operations": "project/test_docs.py",
