@@ -1005,8 +1005,9 @@ class EntityTableError(SetupError):
             ...
         alfred_refs.errors.EntityTableError: conversation 'chat-7' has refs of entity 'recipe'
             for table 'recipes', but is used with table 'archive.recipes'; open a conversation for
-            each tenant, give one entity another name by RefPolicy(names={...}), or, if the table
-            was renamed, update table_name in alfred_refs_counter
+            each tenant, use it with the tenant's engine, as in chat.for_bind(engine), give one
+            entity another name by RefPolicy(names={...}), or, if the table was renamed, update
+            table_name in alfred_refs_counter
     """
 
     def __init__(self, conversation: str, entity: str, table: str, used: str) -> None:
@@ -1017,9 +1018,9 @@ class EntityTableError(SetupError):
         super().__init__(
             f"conversation {conversation!r} has refs of entity {entity!r} for table {table!r}, "
             f"but is used with table {used!r}",
-            "open a conversation for each tenant, give one entity another name by "
-            "RefPolicy(names={...}), or, if the table was renamed, update table_name in "
-            "alfred_refs_counter",
+            "open a conversation for each tenant, use it with the tenant's engine, as in "
+            "chat.for_bind(engine), give one entity another name by RefPolicy(names={...}), or, "
+            "if the table was renamed, update table_name in alfred_refs_counter",
         )
         self._data = (conversation, entity, table, used)
 

@@ -281,7 +281,7 @@ class Context:
         if self._toolset is None:
             drafts = [*self.conversation.drafts()]
         else:
-            record = among(record, self._toolset.tables.shown)
+            record = among(record, self._toolset.tables.shown, masked=self._toolset.masked)
             drafts = self._toolset.drafts_of(self.conversation)
         selection = select_entries(record, self.window)
         data = audience in _WITH_DATA

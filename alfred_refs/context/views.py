@@ -41,7 +41,7 @@ from collections.abc import (
     Sequence,
     Set as AbstractSet,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -116,9 +116,15 @@ def is_gone(entry: ActivityEntry) -> bool:
     return entry.gone is not None or entry.action == "deleted"
 
 
-def among(record: ActivityRecord, entities: Container[str]) -> ActivityRecord:
-    """Return the activity on the rows of some entities."""
-    entries = [entry for entry in record.entries if entry.ref.entity in entities]
+def among(
+    record: ActivityRecord, entities: Container[str], *, masked: Container[str]
+) -> ActivityRecord:
+    """Return the activity on the rows of some entities, without the labels of those masked."""
+    entries = [
+        replace(entry, label=None) if entry.ref.entity in masked else entry
+        for entry in record.entries
+        if entry.ref.entity in entities
+    ]
     refs = {entity: count for entity, count in record.refs.items() if entity in entities}
     return ActivityRecord(record.turn, entries, refs)
 

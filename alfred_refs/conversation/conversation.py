@@ -50,7 +50,7 @@ from alfred_refs.conversation.scrub import Unknown, scrub_value
 from alfred_refs.errors import ContextError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.keys import Ref, parse_ref
-from alfred_refs.sqla import AsyncFacade, Schemas, async_list_method, async_method
+from alfred_refs.sqla import AsyncFacade, Schemas, async_list_method, async_method, schemas_of
 from alfred_refs.store import (
     Activity,
     ActivityRecord,
@@ -241,6 +241,23 @@ class Conversation(ActivityMap):
         self._open = open_conversation
         self.desk: Any = None
 
+    def for_bind(self, bind: Any) -> Conversation:
+        """Return the conversation for the rows of an engine with a `schema_translate_map`.
+
+        Sessions find the schemas of their engine by themselves; what is called on a conversation
+        looks for rows of those of the registry's engine.
+
+        Args:
+            bind: an `Engine` or a `Connection`, asynchronous ones included.
+
+        Example:
+            >>> tenant = engine.execution_options(schema_translate_map={None: "tenant_1"})
+            >>> registry.conversation("chat-8").for_bind(tenant).id
+            'chat-8'
+        """
+        schemas = schemas_of(bind)
+        return self if schemas == self._schemas else self._under(schemas)
+
     def _under(self, schemas: Schemas) -> Conversation:
         """Return the conversation for the same tables under another `schema_translate_map`.
 
@@ -252,7 +269,7 @@ class Conversation(ActivityMap):
             open_conversation=self._open,
             schemas=schemas,
         )
-        conversation.desk = self.desk
+        conversation.desk, conversation._turn = self.desk, self._turn
         return conversation
 
     @property

@@ -172,11 +172,12 @@ class BoundToolset:
         self.toolset = toolset
         self.tool = toolset.tool
         self.registry = registry
-        self.connections = max_connections(getattr(sessions, "kw", {}).get("bind"))
+        bind = getattr(sessions, "kw", {}).get("bind")
+        self.connections = max_connections(bind)
         self.sessions: Any = sessions
         self.journal = Journal() if journal is True else journal or None
         self._by = by
-        self._conversations = _ConversationCache(registry)
+        self._conversations = _ConversationCache(registry, bind)
         self._threads = Locks(threading.Lock)
         self._tasks = Locks(asyncio.Lock)
         self._serial_until = 0.0
@@ -828,8 +829,9 @@ def makes_async_sessions(sessions: Any) -> bool:
 class _ConversationCache:
     """Recently used conversations, kept open so that their cached refs are not looked up again."""
 
-    def __init__(self, registry: RefRegistry) -> None:
+    def __init__(self, registry: RefRegistry, bind: Any) -> None:
         self._registry = registry
+        self._bind = bind  # of the sessions; `None` if they have none, or several
         self._entries: OrderedDict[tuple[str, str | None], tuple[float, Conversation]] = (
             OrderedDict()
         )
@@ -838,6 +840,8 @@ class _ConversationCache:
     def conversation(self, id_: str, owner: str | None) -> Conversation:
         """Open a conversation, which shares the cached refs of others with its id."""
         opened = self._registry.conversation(id_, owner=owner)
+        if self._bind is not None:
+            opened = opened.for_bind(self._bind)
         now = monotonic()
         with self._guard:
             self._entries[id_, owner] = now, opened

@@ -439,6 +439,17 @@ class Toolset:
             session.hide_keys(error)  # a hook's exception may contain keys
             raise
 
+    @property
+    def masked(self) -> frozenset[str]:
+        """The entities of rows whose values an `after_read` may hide.
+
+        The registry has their labels as they are in the rows.
+        """
+        masks = self._setting.read_hooks.may_mask
+        return self.memo(
+            "masked", lambda: frozenset(each.entity for each in self.tables if masks(each))
+        )
+
     def drafts_of(self, conversation: Conversation) -> list[Draft]:
         """Return the pending drafts as a model sees them, without hidden columns and keys.
 

@@ -99,6 +99,10 @@ class ReadHooks:
         """Return the hooks that rows of a table may have."""
         return [hooks for each in self.over(table) for hooks in self.by_table[each]]
 
+    def may_mask(self, table: ToolTable) -> bool:
+        """Return whether an `after_read` may hide values of a table's rows."""
+        return not all(each.allows_totals() for each in self.all_over(table))
+
 
 @dataclass(slots=True)
 class Visibility:
@@ -143,7 +147,7 @@ class Visibility:
 
     def may_mask(self, table: ToolTable) -> bool:
         """Return whether an `after_read` may hide values of a table's rows."""
-        return not all(each.allows_totals() for each in self.hooks.all_over(table))
+        return self.hooks.may_mask(table)
 
     def hidden_among(self, table: ToolTable, instances: Collection[Any]) -> list[Any]:
         """Return the rows that hooks hide: at most one statement."""

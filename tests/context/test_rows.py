@@ -178,15 +178,45 @@ def test_hooks_decide_as_in_a_read(
     for hooks, expected in (
         (Refusing(), ['"Curry" (not visible)', '"Korma" (not visible)', '"Soup" (not visible)']),
         (
-            OnlySoup(),
-            ['"Curry" (not visible)', '"Korma" (not visible)', '"Soup" (read in turn 0)'],
+            OnlySoup(),  # may hide a label, so that the registry's is not shown
+            ["(not visible)", "(not visible)", '"Soup" (read in turn 0)'],
         ),
     ):
         toolset = Toolset(MODELS, hooks={Dish: [hooks]}, expect="optional")
         context = Context(conversation, toolset=toolset, sessions=sessions)
         shown = [line.partition(" ")[2].partition(" ")[2] for line in lines(context)]
-        assert [line for line in shown if line.startswith('"') and "(" in line] == expected
+        rows = [line for line in shown if line.startswith(('"', "(not visible"))]
+        assert [line for line in rows if "(" in line] == expected
     assert '{"stock": 5}' in context.render("act")
+
+
+class Masking(Hooks):
+    """Hides the names of dishes."""
+
+    def after_read(self, _: Reading, rows: Any) -> None:
+        """Replace the name."""
+        for row in rows:
+            row["name"] = "***"
+
+
+def test_a_label_that_a_hook_hides_is_not_shown_of_rows_that_are_gone(
+    sessions: Sessions, keys: Keys, conversation: Conversation, engine: Engine
+) -> None:
+    """The registry has labels as they are in the rows."""
+    toolset = Toolset(MODELS, hooks={Dish: [Masking()]}, expect="optional")
+    context = Context(conversation, toolset=toolset, sessions=sessions)
+    with sessions(conversation=conversation, by="model") as session:
+        toolset.call(session, "db_read", {"table": "dishes", "order_by": "name"})
+    assert '"***"' in context.render()
+
+    with Session(engine) as session, session.begin():
+        session.delete(session.get_one(Dish, keys["Soup"]))
+    for audience in ("act", "think"):
+        assert "(deleted since turn 0)" in context.render(audience)
+        assert "Soup" not in context.render(audience)
+    unread = Context(conversation, toolset=toolset).render("think")
+    assert "dish_1" in unread
+    assert "Curry" not in unread
 
 
 class Including(Hooks):
@@ -559,7 +589,7 @@ def test_hooks_may_change_refs_and_related_rows(
     assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
     for nested, expected in (
-        (False, ['- dish_1 "Korma" (not visible)']),
+        (False, ["- dish_1 (not visible)"]),
         (True, ['- dish_1 "Korma" (read in turn 0)', '  {"parts": ["rice", {"note": "sauce"}]}']),
     ):
         hooks = {Dish: [TakesRefs(nested=nested)]}

@@ -33,6 +33,7 @@ PACKAGE_LEVEL = {
         "unknown_error",
     ),
     *("note_gone", "note_activity", "draft_all", "reserve_keys", "confirm_drafts"),
+    "for_bind",  # does no I/O
 }
 
 

@@ -1,0 +1,267 @@
+"""Plans, approval and undo with lists, hooks, drafts, drivers, schemas and pickles."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, Text, create_engine, update
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.ext.orderinglist import ordering_list
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    sessionmaker,
+)
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.session.asyncio import AsyncRefSession
+from alfred_refs.tools import BoundToolset, Hooks, Toolset
+from tests.tools.shop.conftest import named
+
+
+class RouteBase(DeclarativeBase):
+    """The base of the tables."""
+
+
+class Route(RouteBase):
+    """A route, with a list of each kind that a model edits by position."""
+
+    __tablename__ = "routes"
+    __ref_label__ = "title"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    title: Mapped[str]
+    tags: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list)
+    notes: Mapped[Any] = mapped_column(JSONB, default=list)
+    stops: Mapped[list[RouteStop]] = relationship(
+        order_by="RouteStop.position",
+        collection_class=ordering_list("position"),
+        cascade="all, delete-orphan",
+    )
+
+
+class RouteStop(RouteBase):
+    """A stop of a route."""
+
+    __tablename__ = "route_stops"
+    __ref_label__ = "name"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    route_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("routes.id"))
+    position: Mapped[int]
+    name: Mapped[str]
+
+
+class Masked(Hooks):
+    """Hides the titles of routes."""
+
+    def after_read(self, _: Any, rows: Any) -> None:
+        """Replace the title."""
+        for row in rows:
+            row["title"] = "***"
+
+
+Desks = Callable[..., BoundToolset]
+
+CALL = ("chat-8", None)
+ALL: dict[str, Any] = {"consent": {Route: "all", RouteStop: "all"}}
+CHANGE = {
+    "table": "routes",
+    "filters": named("route_1"),
+    "data": {"title": "South", "tags": ["z"], "notes": [{"k": 1.5}]},
+}
+REMOVE = {"table": "routes", "filters": named("route_1")}
+
+
+def fill(engine: Engine, title: str = "North") -> None:
+    """Create the tables, and a route of two stops."""
+    RouteBase.metadata.create_all(engine)
+    with Session(engine) as session, session.begin():
+        stops = [RouteStop(name="pier"), RouteStop(name="mill")]
+        notes = [{"x": 1}, {"x": 2}]
+        session.add(Route(title=title, tags=["a", "b"], notes=notes, stops=stops))
+
+
+def rows(engine: Engine) -> list[str]:
+    """All rows, as PostgreSQL writes them."""
+    with engine.connect() as connection:
+        return [
+            row
+            for table in RouteBase.metadata.sorted_tables
+            for row in connection.exec_driver_sql(
+                f"SELECT t::text FROM {table.name} t ORDER BY 1"
+            ).scalars()
+        ]
+
+
+@pytest.fixture
+def desk_of(engine: Engine) -> Desks:
+    """Make a desk for routes; the route of `chat-8` is `route_1`."""
+    fill(engine)
+    registry = RefRegistry(engine)
+    registry.create_tables()
+
+    def make(sessions: Any = None, **options: Any) -> BoundToolset:
+        sessions = sessions or sessionmaker(engine, class_=RefSession)
+        toolset = Toolset([Route, RouteStop], expect="optional", **options)
+        desk = toolset.bind(sessions, registry=registry, journal=True)
+        if not desk.is_async:
+            desk.call(*CALL, "db_read", {"table": "routes"})
+        return desk
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["stops", "tags", "notes"])
+def test_edited_lists(desk_of: Desks, engine: Engine, name: str) -> None:
+    """Rows, arrays and documents: the person sees what a removal moves, and undoes it."""
+    desk, before = desk_of(**ALL), rows(engine)
+    asked = {"table": "routes", "row": "route_1", "list": name}
+    token = desk.call(*CALL, "db_edit_list", asked).value["token"]
+    edits = [{"action": "remove", "path": [1]}]
+    number = desk.call(*CALL, "db_edit_list", {**asked, "token": token, "edits": edits}).pending
+    assert rows(engine) == before
+
+    plan = desk.approvals("chat-8")[0].plan
+    assert (
+        plan.text.splitlines()
+        == {
+            "stops": [
+                "Change 1 route stop, delete 1 route stop.",
+                '- route stop "pier" (route_stop_1)',
+                '- route stop "mill" (route_stop_2): position: 1 -> 0',
+            ],
+            "tags": ["Change 1 route.", '- route "North" (route_1): tags: {a,b} -> {b}'],
+            "notes": [
+                "Change 1 route.",
+                '- route "North" (route_1): notes: [{"x": 1}, {"x": 2}] -> [{"x": 2}]',
+            ],
+        }[name]
+    )
+    assert desk.approve(*CALL, number or 0, by="ann").value["count"] == 1
+    assert desk.undo(*CALL, call=number, by="ann").refusal is None
+    assert rows(engine) == before
+
+
+def test_a_hook_masks_for_the_model_and_not_for_the_person(desk_of: Desks) -> None:
+    """Prompts, answers and the pending answer have no title; the plan and the history do."""
+    desk = desk_of(**ALL, hooks={Route: [Masked()]})
+    pending = desk.call(*CALL, "db_delete", REMOVE)
+    context = desk.context("chat-8")
+    shown = [pending.text, context.render(), context.render("think")]
+    assert desk.approvals("chat-8")[0].plan.rows[0].label == "North"
+    shown += [desk.approve(*CALL, 1, by="ann").text, context.render(), context.render("think")]
+    assert desk.undo(*CALL, call=1, by="ann").rows[0].fields["title"] == "North"
+    shown += [context.render(), desk.answer(*CALL, 1).text]
+    assert "***" in shown[1]
+    assert not [text for text in shown if "North" in text]
+
+
+def test_drafts_are_saved_when_a_person_approves(desk_of: Desks, engine: Engine) -> None:
+    """A draft that waits is pending; one edited or discarded meanwhile is not what was seen."""
+    desk, before = desk_of(**ALL), rows(engine)
+    chat = desk.conversation("chat-8")
+    content = {"title": "East", "tags": [], "notes": [], "stops": [{"name": "inn"}]}
+    save = [{"table": "routes", "from_draft": chat.draft(Route, content).ref} for _ in range(3)]
+    assert desk.plan(*CALL, "db_create", save[0]).summary == (
+        "Create 1 route. With it: 1 route stop created."
+    )
+    assert [desk.call(*CALL, "db_create", each).pending for each in save] == [1, 2, 3]
+    assert [draft.ref for draft in chat.drafts()] == [each["from_draft"] for each in save]
+
+    chat.edit_draft(save[1]["from_draft"], {**content, "title": "West"})
+    chat.discard_drafts([save[2]["from_draft"]])
+    codes = [desk.approve(*CALL, n, by="ann").value["error"]["code"] for n in (2, 3)]
+    assert codes == ["plan_changed", "discarded_draft"]
+    assert rows(engine) == before
+    answer = desk.approve(*CALL, 1, by="ann").value
+    assert answer["saved"] == {save[0]["from_draft"]: answer["rows"][0]["id"]}
+
+    assert desk.undo(*CALL, call=1, by="ann").refusal is None
+    assert rows(engine) == before
+    again = desk.call(*CALL, "db_create", save[0]).value["error"]
+    assert again["code"] == "gone_ref"
+
+
+def test_expectations_are_checked_before_and_after_the_person(
+    desk_of: Desks, engine: Engine
+) -> None:
+    """A call that names another row is refused at once; one whose row changed, when approved."""
+    desk = desk_of(**ALL)
+    wrong = desk.call(*CALL, "db_update", {**CHANGE, "expect": "South"})
+    assert wrong.value["error"]["code"] == "unexpected_row"
+    number = desk.call(*CALL, "db_update", {**CHANGE, "expect": "North"}).pending
+    with Session(engine) as session, session.begin():
+        session.execute(update(Route).values(title="Nord"))
+    approved = desk.approve(*CALL, number or 0, by="ann")
+    assert approved.value["error"]["code"] == "unexpected_row"
+    assert desk.approvals("chat-8") == []
+
+
+async def approve_and_undo(desk: BoundToolset) -> None:
+    """Have a change and a deletion approved, and undo both."""
+    await desk.call_async(*CALL, "db_read", {"table": "routes"})
+    people: Any = desk.aio
+    for number, tool, arguments in ((1, "db_update", CHANGE), (2, "db_delete", REMOVE)):
+        assert (await desk.call_async(*CALL, tool, arguments)).pending == number
+        assert not (await people.approve(*CALL, number, by="ann")).failed
+    for number in (2, 1):
+        assert (await people.undo(*CALL, call=number, by="ann")).refusal is None
+    assert [each.state for each in await people.history(*CALL)] == ["done"] * 4
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_asynchronous_drivers(desk_of: Desks, engine: Engine, driver: str) -> None:
+    """Rows are the same bytes after an undo."""
+
+    async def run() -> None:
+        url = engine.url.set(drivername=f"postgresql+{driver}")
+        other = create_async_engine(url)
+        await approve_and_undo(desk_of(async_sessionmaker(other, class_=AsyncRefSession), **ALL))
+        await other.dispose()
+
+    desk_of()
+    before = rows(engine)
+    asyncio.run(run())
+    assert rows(engine) == before
+
+
+@pytest.mark.parametrize("option", ["psycopg2", "schema"])
+def test_other_engines(desk_of: Desks, engine: Engine, option: str) -> None:
+    """Another driver, and an engine that translates schemas."""
+    if option == "psycopg2":
+        other = create_engine(engine.url.set(drivername="postgresql+psycopg2"))
+    else:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE SCHEMA routing")
+        other = engine.execution_options(schema_translate_map={None: "routing"})
+        fill(other, "Elsewhere")
+    desk = desk_of(sessionmaker(other, class_=RefSession), **ALL)
+    before = rows(engine)
+    asyncio.run(approve_and_undo(desk))
+    assert rows(engine) == before
+    assert desk.history(*CALL)[0].changes[0].fields["title"]["before"] == (
+        "North" if option == "psycopg2" else "Elsewhere"
+    )
+    prompt = desk.context("chat-8").render()
+    assert ("Elsewhere" in prompt) is (option == "schema")
+    other.dispose()
+
+
+def test_what_people_see_is_pickled(desk_of: Desks) -> None:
+    """Plans, approvals and records go to other processes."""
+    desk = desk_of(**ALL)
+    plan = desk.plan(*CALL, "db_update", CHANGE)
+    desk.call(*CALL, "db_update", CHANGE)
+    for value in (plan, desk.approvals("chat-8"), desk.history(*CALL)):
+        assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301  # our own
