@@ -198,6 +198,7 @@ class BoundToolset:
         begin_turn: bool = False,
         user: Any = None,
         call_id: str | None = None,
+        plan: str | None = None,
     ) -> ToolAnswer:
         """Call a tool in a session of its own, and return the answer.
 
@@ -219,6 +220,8 @@ class BoundToolset:
             call_id: the framework's id of the call. A write that waits for a person, or is in the
                 history, is found by it: a call that is repeated returns the same answer and does
                 nothing.
+            plan: the `token` of a plan of this call: exactly that is done, or nothing, and the
+                answer has the code `plan_changed`. A call that needs a person still waits.
 
         Raises:
             SetupError: the sessions are asynchronous, or an owner is missing or not expected.
@@ -229,7 +232,7 @@ class BoundToolset:
                 "await call_async()",
             )
         given = self._session_arguments(conversation, owner, user)
-        request = self._request(tool, arguments, user, call_id)
+        request = self._request(tool, arguments, user, call_id, plan)
 
         with self._write_lock(self._threads, tool, conversation, owner):
             if begin_turn:
@@ -253,6 +256,7 @@ class BoundToolset:
         begin_turn: bool = False,
         user: Any = None,
         call_id: str | None = None,
+        plan: str | None = None,
     ) -> ToolAnswer:
         """Call a tool without blocking the event loop.
 
@@ -267,6 +271,7 @@ class BoundToolset:
             begin_turn: as for `call`.
             user: as for `call`.
             call_id: as for `call`.
+            plan: as for `call`.
 
         Raises:
             SetupError: an owner is missing or not expected.
@@ -282,9 +287,10 @@ class BoundToolset:
                     begin_turn=begin_turn,
                     user=user,
                     call_id=call_id,
+                    plan=plan,
                 )
             given = self._session_arguments(conversation, owner, user)
-            request = self._request(tool, arguments, user, call_id)
+            request = self._request(tool, arguments, user, call_id, plan)
             if begin_turn:
                 await given["conversation"].aio.begin_turn()
 
@@ -649,9 +655,16 @@ class BoundToolset:
         with sync:
             yield sync
 
-    def _request(self, tool: str, arguments: Any, user: Any, call_id: str | None) -> Request:
-        actor = self._by or "model"
-        return Request(tool, arguments, actor, None if user is None else str(user), call_id)
+    def _request(
+        self,
+        tool: str,
+        arguments: Any,
+        user: Any,
+        call_id: str | None,
+        plan: str | None = None,
+    ) -> Request:
+        who = None if user is None else str(user)
+        return Request(tool, arguments, self._by or "model", who, call_id, plan=plan)
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
         """Return the definitions of the tools; see `Toolset.schemas`."""

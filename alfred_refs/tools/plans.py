@@ -60,6 +60,9 @@ _WORDS: Final[Mapping[Action, str]] = {
     "updated": "Change",
     "deleted": "Delete",
 }
+REFUSED: Final = "refused"
+"""The token of a call that would be refused."""
+
 _NO_REF: Final = "a row without ref"
 _MOST_ROWS: Final = 10  # of a group in the text of a plan
 _MOST_TEXT: Final = 200  # characters of a value there
@@ -125,7 +128,7 @@ class Plan(BaseModel):
         notes: of the application's hooks.
         lasting: what an undo cannot take back, in words.
         unseen: what may change rows that are not in the plan, in words: SQL as text.
-        token: a digest of the effect.
+        token: a digest of the effect; empty for a read, and for what only changes drafts.
         refusal: the error that the model gets in place of an answer; nothing is done then.
 
     Example:

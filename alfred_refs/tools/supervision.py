@@ -150,6 +150,7 @@ class Request:
         user: who acts, as text.
         call_id: the framework's id of the call.
         undoes: the number of the call that it undoes.
+        plan: the token of a plan that it must not differ from; `None` or empty for any.
         began: when it began, by `time.monotonic()`.
     """
 
@@ -159,6 +160,7 @@ class Request:
     user: str | None = None
     call_id: str | None = None
     undoes: int | None = None
+    plan: str | None = None
     began: float = field(default_factory=monotonic)
 
     def json_arguments(self) -> Any:
@@ -249,7 +251,7 @@ class Keeper(_Supervisor):
     Args:
         request: the call.
         journal: what is kept; `None`: only the plan is compared.
-        token: of the plan that was judged; `None` if none was.
+        token: of the plan that was judged; `None` or empty if none was.
 
     Attributes:
         plans: whether a plan of what is done is made in any case.
@@ -264,12 +266,12 @@ class Keeper(_Supervisor):
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """See `Supervisor.finish`."""
-        if self._token is None and not self.plans:
+        if not self._token and not self.plans:
             changes, namer = self._effect(call, recorder)
             named = namer.name(changes, referred=False)
         else:
             self.plan, named = self._make_plan(call, recorder, answer)
-            if self._token is not None and self.plan.token != self._token:
+            if self._token and self.plan.token != self._token:
                 raise HeldBackError(plan_changed(self.plan.summary).to_json())
         if self._journal is not None and (named or recorder.unseen):
             with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows

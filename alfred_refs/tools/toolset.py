@@ -80,11 +80,12 @@ from alfred_refs.tools.definitions import (
     schemas_of,
 )
 from alfred_refs.tools.drafts import visible_content
+from alfred_refs.tools.errors import plan_changed
 from alfred_refs.tools.faults import fault_of
 from alfred_refs.tools.filters import check_budget, check_dialect, check_filters
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import decode_arguments, notes_of, read_documents
-from alfred_refs.tools.plans import Plan
+from alfred_refs.tools.plans import REFUSED, Plan
 from alfred_refs.tools.preconditions import check_expectations
 from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
 from alfred_refs.tools.rules import PLANNED, Hooks
@@ -302,7 +303,8 @@ class Toolset:
         known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, preserve_transaction(session):
-                if self.reads(tool) or (journal is None and self.consent is None):
+                watched = journal is not None or self.consent is not None or request.plan
+                if self.reads(tool) or not watched:
                     answer = self.supervise(session, request, None)
                 else:
                     answer = self._write(session, chat, request, journal)
@@ -324,17 +326,19 @@ class Toolset:
         if entry is not None:
             return answer_of(entry)
         for _ in range(_ATTEMPTS):
-            token = None
+            token = request.plan
             if self.consent is not None:
                 plan = self.plan(session, request)
                 if plan.refusal is None and self.consent.is_needed(plan):
                     return self._ask(chat, request, plan)
+                if token and plan.refusal is None and plan.token != token:
+                    return plan_changed(plan.summary).to_json()
                 # a refused call is refused again, with refs that exist: a plan mints none
-                token = plan.token or None if plan.refusal is None else ""
+                token = plan.token
             keeper = Keeper(request, journal, token)
             answer = self.supervise(session, request, keeper)
             keeper.settle(chat)
-            if answer.get("error", {}).get("code") != "plan_changed":
+            if request.plan or answer.get("error", {}).get("code") != "plan_changed":
                 break
         return answer
 
@@ -385,7 +389,8 @@ class Toolset:
         finally:
             del session.info[PLANNED]
         if "error" in answer:
-            return Plan(tool=request.tool, refusal=chat.without_tried(answer["error"]))
+            refusal = chat.without_tried(answer["error"])
+            return Plan(tool=request.tool, refusal=refusal, token=REFUSED)
         return planner.plan or Plan(tool=request.tool)
 
     def undo(self, session: RefSession, undoer: Undoer) -> Plan:

@@ -252,3 +252,36 @@ def test_lists(desk_of: Desks) -> None:
     plan = desk.plan("chat-7", None, "db_update", given)
 
     assert plan.rows[0].line == '- stall line "plate" (stall_line_1): text: top -> plate'
+
+
+@pytest.mark.parametrize("consent", [False, True])
+def test_a_call_does_what_its_plan_says_or_nothing(
+    desk_of: Desks, shop: Engine, stored: Callable[[], Rows], consent: bool
+) -> None:
+    """A plan is executed by its token; a plan that was refused, or is of another call, is not."""
+    rules: dict[str, Any] = {"consent": {StallParcel: "all"}} if consent else {}
+    desk = desk_of(journal=None, **rules)
+    plan = desk.plan("chat-7", None, "db_update", UPDATE)
+    refused = desk.plan("chat-7", None, "db_update", {**UPDATE, "expect": "Chair"})
+    before = stored()
+    for token, arguments in (
+        (refused.token, UPDATE),
+        (plan.token, {**UPDATE, "data": {"status": "sent"}}),
+    ):
+        answer = desk.call("chat-7", None, "db_update", arguments, plan=token)
+        assert answer.value["error"]["code"] == "plan_changed"
+    assert stored() == before
+
+    assert not desk.call("chat-7", None, "db_update", UPDATE, plan=plan.token).failed
+    with shop.connect() as connection:
+        assert connection.scalar(select(StallOrder.status)) == "PAID"
+    again = desk.call("chat-7", None, "db_update", UPDATE, plan=plan.token)
+    assert again.value["error"]["code"] == "plan_changed"
+
+
+def test_a_plan_is_no_consent(desk_of: Desks, stored: Callable[[], Rows]) -> None:
+    """A call that needs a person waits, whoever gives a token."""
+    desk, before = desk_of(consent={StallOrder: ["delete"]}), stored()
+    plan = desk.plan("chat-7", None, "db_delete", DELETE)
+    assert desk.call("chat-7", None, "db_delete", DELETE, plan=plan.token).pending == 1
+    assert stored() == before
