@@ -209,8 +209,8 @@ def test_a_label_that_a_hook_hides_is_not_shown_of_rows_that_are_gone(
         toolset.call(session, "db_read", {"table": "dishes", "order_by": "name"})
     assert '"***"' in context.render()
 
-    with Session(engine) as session, session.begin():
-        session.delete(session.get_one(Dish, keys["Soup"]))
+    with Session(engine) as plain, plain.begin():
+        plain.delete(plain.get_one(Dish, keys["Soup"]))
     for audience in ("act", "think"):
         assert "(deleted since turn 0)" in context.render(audience)
         assert "Soup" not in context.render(audience)
