@@ -12,7 +12,7 @@ Each code has a function below that words the message:
 one, or use 'is_null'", 'field': 'day'}}
 
 Codes of bad refs (`unknown_ref`, `wrong_entity`, ...) come from exceptions of the plugin: see
-`faults`. All codes are listed in `docs/tools.md`.
+`faults`. All codes are listed in `docs/tool-errors.md`.
 
 Functions that check arguments raise `ToolError`, or `BadRefError` for a ref that cannot be used;
 the docstrings of this package mention that only where a caller would not expect it.
@@ -37,7 +37,7 @@ class ToolError(RefError):
     Hooks raise it to refuse a call.
 
     Args:
-        code: the kind of error, in `snake_case`: `docs/tools.md` lists ours.
+        code: the kind of error, in `snake_case`: `docs/tool-errors.md` lists ours.
         message: the fact, then the remedy, without keys.
         data: the values in the message, as JSON.
 

@@ -99,7 +99,11 @@ RUNNERS = {
     "sql": "tools/sql/test_page.py",
     "start": "project/test_docs.py",
     "telemetry": "neighbours/test_docs.py",
+    "hooks": "tools/test_page.py",
+    "reading": "tools/test_page.py",
+    "tool-errors": "tools/test_page.py",
     "tools": "tools/test_page.py",
+    "writing": "tools/test_page.py",
     "typing": "project/test_docs.py",
 }
 

@@ -1,4 +1,4 @@
-"""The page on the tools promises only what happens, and lists each code of an error."""
+"""The pages on the tools show what happens, and list each argument and each code of an error."""
 
 from __future__ import annotations
 
@@ -21,34 +21,39 @@ from alfred_refs.tools import errors, faults
 
 pytestmark = pytest.mark.once
 
-PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("tools", "reading", "writing", "hooks", "tool-errors")  # each continues the one before
 BLOCK = re.compile(r"```(python|json|text)\n(.*?)```", re.DOTALL)
 
-# it speaks to a server of OpenAI's
+# it calls a server of OpenAI
 NOT_RUN = "from openai import"
 
 
 def _blocks() -> list[tuple[str, str]]:
-    found = BLOCK.findall(PAGE.read_text("utf-8"))
+    found = [block for page in PAGES for block in BLOCK.findall(_text(page))]
     return [(kind, text) for kind, text in found if not text.startswith(NOT_RUN)]
 
 
+def _text(page: str) -> str:
+    return (DOCS / f"{page}.md").read_text("utf-8")
+
+
 def _run(program: str, names: dict[str, Any]) -> tuple[Any, str]:
-    """Run a program; return what its last expression is, and what it prints."""
+    """Run a program; return the value of its last expression, and its output."""
     tree = ast.parse(program)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     output = io.StringIO()
     value = None
     with contextlib.redirect_stdout(output):
-        # a reader's program has no `from __future__` of ours
+        # a reader's program does not have our `from __future__` import
         exec(compile(tree, "<page>", "exec", dont_inherit=True), names)  # noqa: S102  # our own
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), "<page>", "eval"), names)  # noqa: S307
     return value, output.getvalue()
 
 
-def test_what_the_page_shows_is_what_happens(engine: Engine) -> None:
-    """Its programs, run from top to bottom, give the answers and print the texts under them."""
+def test_the_programs_return_what_the_pages_show(engine: Engine) -> None:
+    """Run from top to bottom, they return the answers and print the texts below them."""
     names: dict[str, Any] = {"engine": engine, "__name__": "page"}
     value, printed, compared = None, "", 0
 
@@ -67,38 +72,39 @@ def test_what_the_page_shows_is_what_happens(engine: Engine) -> None:
     assert compared > 10
 
 
-def test_the_page_tells_of_all_arguments() -> None:
-    """Those of a read, as the tool has them, and those of a toolset."""
-    text = PAGE.read_text("utf-8")
-    rows = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("reading", [*tools.DbRead.model_fields]),
+        ("writing", [*tools.DbCreate.model_fields, *tools.DbUpdate.model_fields]),
+        ("tools", [n for n in tools.Toolset.__init__.__annotations__ if n != "return"]),
+    ],
+)
+def test_the_pages_have_a_row_for_each_argument(page: str, names: list[str]) -> None:
+    """Of a read, of writes, and of a toolset."""
+    rows = re.findall(r"^\| (`.*?`) \|", _text(page), re.MULTILINE)
 
-    assert set(tools.DbRead.model_fields) <= told
-    assert set(_parameters(tools.Toolset.__init__)) <= told
-
-
-def _parameters(function: Any) -> Iterator[str]:
-    return (name for name in function.__annotations__ if name != "return")
+    assert {*names} <= {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
 # the codes of errors
 
 
 def test_the_page_lists_each_code_once() -> None:
-    """All that the tools raise, and no other."""
-    text = PAGE.read_text("utf-8").split("## Errors")[1]
+    """Each that the tools raise, and no other."""
+    text = _text("tool-errors").split("## Codes")[1]
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
 
     assert sorted(listed) == sorted(_codes())
 
 
 def _codes() -> set[str]:
-    """The codes of all errors: those with classes of their own, and of bad refs."""
+    """Return the codes of all errors: those in the source, and those of bad refs."""
     return set(_written()) | set(_of_bad_refs())
 
 
 def _written() -> Iterator[str]:
-    """Yield the codes that stand in the source, where an error is made."""
+    """Yield the codes in the source, where an error is created."""
     for path in Path(errors.__file__).parent.glob("*.py"):
         for call in ast.walk(ast.parse(path.read_text("utf-8"))):
             match call:
@@ -112,7 +118,7 @@ def _of_bad_refs() -> Iterator[str]:
 
 
 def test_each_code_has_a_function_of_its_name() -> None:
-    """One that the search for codes does not see would be missed; an overlap is a conflict."""
+    """So the search for codes misses none; an overlap is a conflict."""
     functions = {name: each for name, each in vars(errors).items() if inspect.isfunction(each)}
     made = {
         n for n, each in functions.items() if each.__annotations__.get("return") == "ToolError"

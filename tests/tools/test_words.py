@@ -58,7 +58,7 @@ Told = list[Named]
 
 FORMS: tuple[Form, ...] = get_args(Form)
 PACKAGE = Path(alfred_refs.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "tools.md"
+PAGE = PACKAGE.parent / "docs" / "tool-errors.md"
 
 ENTITIES = {"customer", "order", "line", "shelf", "key"}
 REF = re.compile(r"(?<![A-Za-z0-9_])(?:gen_)?([a-z]+(?:_[a-z]+)*)_[0-9]+(?![A-Za-z0-9_])")
@@ -380,8 +380,8 @@ def told(session: RefSession, calls: Iterator[tuple[str, Named]], **options: Any
 
 
 def codes_of_page() -> set[str]:
-    """Return the codes of errors that the page on tools has."""
-    part = PAGE.read_text().split("\n## Errors\n")[1]
+    """Return the codes of errors that the page lists."""
+    part = PAGE.read_text().split("\n## Codes\n")[1]
     return set(re.findall(r"^\| `([a-z_]+)` \|", part, re.MULTILINE))
 
 
