@@ -41,11 +41,16 @@ def run(program: str, names: dict[str, Any]) -> str:
 _PROGRAM = re.compile(r"```python\n(.*?)```(?:\s+```text\n(.*?)```)?", re.DOTALL)
 
 
+def page_programs(path: Path) -> list[tuple[str, str]]:
+    """Return the programs of a page, in order, with their expected outputs or empty strings."""
+    return _PROGRAM.findall(path.read_text("utf-8"))
+
+
 def page(path: Path, names: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Run the programs of a page from top to bottom, as a reader would.
 
     Returns:
         the output of each program, and the expected output.
     """
-    found = _PROGRAM.findall(path.read_text("utf-8"))
+    found = page_programs(path)
     return [run(program, names) for program, _ in found], [text for _, text in found]

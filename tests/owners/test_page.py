@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "owner.md"
 
 
 def test_the_programs_of_the_page_run(owned_engine: Engine, world: World) -> None:
-    """A session for an owner opens, and trusted code gets what it asks for: nothing is refused."""
+    """An owned session reads its own and shared rows, and trusted code reads all of them."""
     registry = RefRegistry(owned_engine)
     registry.create_tables()
     names: dict[str, Any] = {
@@ -26,11 +26,11 @@ def test_the_programs_of_the_page_run(owned_engine: Engine, world: World) -> Non
         "registry": registry,
         "select": select,
         "sessionmaker": sessionmaker,
-        "somebody_elses": world.recipes["bob"],
+        "ann": world.users["ann"],
+        "bobs_recipe": world.recipes["bob"],
         "text": text,
-        "user_id": world.users["ann"],
     }
-    printed, _ = readme.page(PAGE, names)
-    names["session"].close()
+    printed, expected = readme.page(PAGE, names)
 
-    assert printed == ["", ""]
+    assert printed == expected
+    assert len(printed) == 2

@@ -28,15 +28,32 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["start", "operations", "approval", "history", "labels", "many-to-many", "listeners"],
-)
+# pages whose programs run from top to bottom, with an `engine` and nothing else
+SELF_CONTAINED = [
+    "approval",
+    "history",
+    "labels",
+    "listeners",
+    "many-to-many",
+    "operations",
+    "start",
+    "users",
+]
+
+
+@pytest.mark.parametrize("name", SELF_CONTAINED)
 def test_a_page_prints_what_it_says(name: str, engine: Engine) -> None:
     """Run from top to bottom, as a reader would."""
     printed, expected = readme.page(DOCS / f"{name}.md", {"engine": engine, "__name__": "page"})
 
     assert [text for text in printed if text] == [text for text in expected if text]
+
+
+def test_the_first_program_of_the_registry_prints_what_the_page_says(engine: Engine) -> None:
+    """The others on that page are Alembic's environments and revisions."""
+    program, expected = readme.page_programs(DOCS / "registry.md")[0]
+
+    assert readme.run(program, {"engine": engine}) == expected != ""
 
 
 @pytest.mark.slow
@@ -105,6 +122,7 @@ RUNNERS = {
     "tools": "tools/test_page.py",
     "writing": "tools/test_page.py",
     "typing": "project/test_docs.py",
+    "users": "project/test_docs.py",
 }
 
 
