@@ -1,1 +1,1 @@
-"""Agents of four frameworks on one toolset: a module for each, to be copied."""
+"""Agents of four frameworks on one toolset: a module for each, to copy."""

@@ -20,13 +20,13 @@ def shop_runner(
     visit: tuple[str, uuid.UUID],
     messages: list[BetaMessageParam],
 ) -> BetaToolRunner[None]:
-    """Return what answers a visitor: one conversation and its owner."""
+    """Return a runner for one conversation and its owner."""
     rules = "Look after the customer's orders."
     rows = Context(desk.conversation(*visit)).render()
     return client.beta.messages.tool_runner(
         model=model,
         max_tokens=2048,
-        # rows last: what stands before them stays cached
+        # rows last, so that the text before them stays cached
         system=[{"type": "text", "text": text} for text in (rules, rows)],
         messages=messages,
         tools=tools_of(desk, *visit),

@@ -17,27 +17,27 @@ from alfred_refs.tools import BoundToolset
 
 @dataclass
 class Visit:
-    """What an agent is given with each run."""
+    """The context of a run."""
 
     chat_id: str
     user_id: uuid.UUID
-    rows: str  # what the conversation tells of them as the run begins
+    rows: str  # the conversation's rows as the run begins
 
 
 def visit(desk: BoundToolset, chat_id: str, user_id: uuid.UUID) -> Visit:
-    """Return what a run is given."""
+    """Return the context of a run."""
     return Visit(chat_id, user_id, Context(desk.conversation(chat_id, user_id)).render())
 
 
 @dynamic_prompt
 def instructions(request: ModelRequest[Visit]) -> str:
-    """Return what the agent is told before anything else."""
+    """Return the system prompt."""
     return f"Look after the customer's orders.\n\n{request.runtime.context.rows}"
 
 
 def shop_agent(desk: BoundToolset, model: BaseChatModel | str) -> Any:
-    """Return an agent that works for whoever visits the shop."""
+    """Return an agent for the visitor in its context."""
     tools = tools_of(desk, lambda runtime: (runtime.context.chat_id, runtime.context.user_id))
     agent = create_agent(model, tools, middleware=[instructions], context_schema=Visit)
-    # invoke() would make the calls of a turn at once, in threads: writes in no certain order
+    # invoke() would run the calls of a turn in threads, so writes in no certain order
     return agent.with_config(max_concurrency=1)

@@ -14,25 +14,25 @@ from alfred_refs.tools import BoundToolset
 
 @dataclass
 class Visit:
-    """What an agent is given with each run."""
+    """The context of a run."""
 
     chat_id: str
     user_id: uuid.UUID
-    rows: str  # what the conversation tells of them as the run begins
+    rows: str  # the conversation's rows as the run begins
 
 
 async def visit(desk: BoundToolset, chat_id: str, user_id: uuid.UUID) -> Visit:
-    """Return what a run is given."""
+    """Return the context of a run."""
     chat = desk.conversation(chat_id, user_id)
     return Visit(chat_id, user_id, await Context(chat).aio.render())
 
 
 def instructions(ctx: RunContextWrapper[Visit], _: Agent[Visit]) -> str:
-    """Return what the agent is told before anything else."""
+    """Return the system prompt."""
     return f"Look after the customer's orders.\n\n{ctx.context.rows}"
 
 
 def shop_agent(desk: BoundToolset, model: Model | str) -> Agent[Visit]:
-    """Return an agent that works for whoever visits the shop."""
+    """Return an agent for the visitor in its context."""
     tools = tools_of(desk, lambda ctx: (ctx.context.chat_id, ctx.context.user_id))
     return Agent[Visit](name="shop", model=model, instructions=instructions, tools=[*tools])

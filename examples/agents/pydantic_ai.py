@@ -15,18 +15,18 @@ from alfred_refs.tools import BoundToolset
 
 @dataclass
 class Visit:
-    """What an agent is given with each run."""
+    """The context of a run."""
 
     chat_id: str
     user_id: uuid.UUID
 
 
 def shop_agent(desk: BoundToolset, model: Model | str) -> Agent[Visit, str]:
-    """Return an agent that works for whoever visits the shop."""
+    """Return an agent for the visitor in its context."""
     refs = RefToolset[Visit](
         desk,
         lambda ctx: (ctx.deps.chat_id, ctx.deps.user_id),
-        window=Window(),  # its instructions tell of the rows that the conversation is about
+        window=Window(),  # adds the conversation's rows to the instructions
     )
     return Agent(
         model,

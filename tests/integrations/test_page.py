@@ -150,8 +150,8 @@ def module_of(section: str) -> str:
     return FRAMEWORKS[section][0]
 
 
-def test_the_page_shows_what_a_model_is_told() -> None:
-    """The mistake that every adapter is tried with."""
-    [(kind, shown)] = SECTIONS["What a model is told"]
+def test_the_page_shows_an_error_as_a_model_reads_it() -> None:
+    """The one that the contract of all adapters tests."""
+    [(kind, shown)] = SECTIONS["Answers and errors"]
     assert kind == "json"
     assert json.loads(shown) == {"error": NO_TABLE}
