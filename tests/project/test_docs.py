@@ -99,6 +99,7 @@ RUNNERS = {
     "agent-loop": "project/test_docs.py",
     "approval": "project/test_docs.py",
     "history": "project/test_docs.py",
+    "cli": "cli/test_page.py",
     "context": "context/test_page.py",
     "drafts": "session/drafts/test_page.py",
     "integrations": "integrations/test_page.py",
