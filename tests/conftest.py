@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 
@@ -23,15 +25,32 @@ profiles.register()
 # they use sessions as applications do, and send no statements of their own
 ONCE = ("tests/cli/", "tests/context/", "tests/examples/", "tests/integrations/")
 
+_MODULE_ONCE = re.compile(r"^pytestmark = .*\bmark\.once\b", re.MULTILINE)
+
 _TESTS_BETWEEN, _COUNT = 50, itertools.count(1)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m "not once"`, leave out modules whose tests are all marked so.
+
+    Importing them takes longer than all others: some import the frameworks of each adapter.
+    """
+    if config.option.markexpr != "not once" or collection_path.is_dir():
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    return _is_once(name) or bool(_MODULE_ONCE.search(collection_path.read_text("utf-8"))) or None
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of whole folders with `once`."""
     for item in items:
-        if item.nodeid.startswith(ONCE):
+        if _is_once(item.nodeid):
             item.add_marker("once")
+
+
+def _is_once(path: str) -> bool:
+    return path.startswith(ONCE)
 
 
 def pytest_collection_finish() -> None:
