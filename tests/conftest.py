@@ -22,8 +22,31 @@ pytest_plugins = [
 profiles.register()
 
 
-# they use sessions as applications do, and send no statements of their own
-ONCE = ("tests/cli/", "tests/context/", "tests/examples/", "tests/integrations/")
+# what is built on the plugin uses sessions as applications do, or sends SQL of its own
+ONCE = (
+    *("tests/cli/", "tests/context/", "tests/conversation/", "tests/examples/"),
+    *("tests/integrations/", "tests/positions/", "tests/project/", "tests/store/", "tests/tools/"),
+)
+
+# but these run on both series: each kind of statement, unit of work and driver that it uses
+ON_BOTH = (
+    *("tests/conversation/test_aio.py", "tests/conversation/test_view.py"),
+    *("tests/positions/test_editing.py", "tests/positions/test_mappings.py"),
+    "tests/project/test_public.py",
+    *("tests/store/test_connections.py", "tests/store/test_protocol.py"),
+    "tests/store/test_variants.py",
+    *("tests/tools/shop/test_history.py", "tests/tools/shop/test_plans.py"),
+    "tests/tools/sql/test_answers.py",
+    *("tests/tools/test_custom_types.py", "tests/tools/test_deleting_cascades.py"),
+    *("tests/tools/test_draft_saving.py", "tests/tools/test_filters.py"),
+    *("tests/tools/test_links.py", "tests/tools/test_lists.py", "tests/tools/test_mappings.py"),
+    *("tests/tools/test_order.py", "tests/tools/test_patterns.py", "tests/tools/test_reading.py"),
+    *(
+        "tests/tools/test_relatives.py",
+        "tests/tools/test_totals.py",
+        "tests/tools/test_writing.py",
+    ),
+)
 
 _MODULE_ONCE = re.compile(r"^pytestmark = .*\bmark\.once\b", re.MULTILINE)
 
@@ -43,14 +66,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of whole folders with `once`."""
+    """Mark the tests of whole folders with `once`, except those of `ON_BOTH`."""
     for item in items:
         if _is_once(item.nodeid):
             item.add_marker("once")
 
 
 def _is_once(path: str) -> bool:
-    return path.startswith(ONCE)
+    return path.startswith(ONCE) and not path.startswith(ON_BOTH)
 
 
 def pytest_collection_finish() -> None:

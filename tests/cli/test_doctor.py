@@ -14,8 +14,6 @@ from click.testing import CliRunner, Result
 
 from alfred_refs.cli.commands import alfred_refs
 
-pytestmark = pytest.mark.once
-
 PROGRAM = """
 import uuid
 from sqlalchemy import Column, ForeignKey, Table, UUID, String, case, cast, create_engine

@@ -66,7 +66,6 @@ def kept(caches: Caches) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_mapping_takes_less_than_320_bytes() -> None:
     """A UUID, its number, its ref and their places in two dictionaries: all that is kept."""
     gc.collect()

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.slow
 pytest_plugins = ["tests.fix_kitchen"]
 
 
-@pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_agent_ends_well(database_url: str, tmp_path: Path) -> None:
     """Each turn is a process; no prompt has a key, and each tells what it must."""

@@ -70,7 +70,6 @@ def _turn(seen: str, held: str = str(KEY), **answer: Any) -> Turn:
     return Turn(number=1, process=1, point="", user="What is there?", exchanges=[exchange])
 
 
-@pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None:
     """In full it exits with 0, shows all parties, and has looked for every key left."""
@@ -88,7 +87,6 @@ def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None
     assert int(looked_for[1]) == len(keys_in(engine)) + 1  # the cancelled plan's
 
 
-@pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_demo_is_a_screenful(database_url: str) -> None:
     """A turn in keys, the same in refs, six more by their points, a person, and figures."""

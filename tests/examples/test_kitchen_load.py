@@ -25,7 +25,6 @@ from examples.kitchen.models import (
 )
 
 pytest_plugins = ["tests.fix_kitchen"]
-pytestmark = pytest.mark.once
 
 
 @pytest.fixture

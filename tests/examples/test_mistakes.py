@@ -50,7 +50,6 @@ def played(administration: Engine, kitchen_template: str) -> Iterator[Played]:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_model_ends_well_in_a_pipe(database_url: str) -> None:
     """It exits with 0, fits a page, and has looked for keys and for errors without a way on."""

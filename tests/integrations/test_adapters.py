@@ -9,8 +9,6 @@ import pytest
 from alfred_refs import SetupError
 from alfred_refs.integrations.adapters import Caller, caller_of
 
-pytestmark = pytest.mark.once
-
 
 def test_it_is_a_conversation_and_an_owner() -> None:
     """An owner of any type, and perhaps a user; the function is called with the context."""

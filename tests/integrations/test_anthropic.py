@@ -30,8 +30,6 @@ from tests.integrations.contract import (
     Visit,
 )
 
-pytestmark = pytest.mark.once
-
 MODEL = "claude-of-tests"
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 CRASH = ("db_create", {"table": "orders", "data": {"placed": "2026-11-25", "note": shop.CRASH}})

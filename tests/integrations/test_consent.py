@@ -50,8 +50,6 @@ from tests.integrations import shop
 from tests.integrations.contract import READ_ORDERS, Turn, Visit
 from tests.integrations.test_langchain import FakeModel
 
-pytestmark = pytest.mark.once
-
 Desks = Callable[..., BoundToolset]
 
 CHAT = ("chat-7", shop.ADA)

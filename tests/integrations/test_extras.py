@@ -13,7 +13,7 @@ import pytest
 from alfred_refs import integrations
 from alfred_refs.integrations.adapters import require
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 # extra, which is the module's name too -> what it brings that others may not be there without
 BRINGS = {

@@ -35,8 +35,6 @@ from tests.integrations.contract import (
     Visit,
 )
 
-pytestmark = pytest.mark.once
-
 
 class FakeModel(GenericFakeChatModel):
     """The framework's own fake, which keeps what it is sent."""

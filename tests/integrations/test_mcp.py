@@ -22,8 +22,6 @@ from alfred_refs.integrations.mcp import server_of
 from alfred_refs.tools import BoundToolset, Ref
 from tests.integrations import shop
 
-pytestmark = pytest.mark.once
-
 ERAS: list[ConnectMode] = ["auto", "legacy"]
 
 ORDER = {"placed": "2026-11-25", "note": "Grüße, 玉露"}

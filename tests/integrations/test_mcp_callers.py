@@ -30,8 +30,6 @@ from alfred_refs.tools import BoundToolset, Hooks, Toolset, Writing
 from tests.integrations import shop
 from tests.integrations.test_mcp import ERAS, ORDER, read, served, text_of
 
-pytestmark = pytest.mark.once
-
 ORDERS = {"table": "orders"}
 
 

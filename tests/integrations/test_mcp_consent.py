@@ -21,8 +21,6 @@ from alfred_refs.integrations.mcp import server_of
 from alfred_refs.tools import BoundToolset, Toolset
 from tests.integrations import shop
 
-pytestmark = pytest.mark.once
-
 ERAS: list[ConnectMode] = ["auto", "legacy"]
 KEY = "a secret of thirty-two letters or more"
 CHAT = ("chat-7", shop.ADA)

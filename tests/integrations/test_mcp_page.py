@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from tests import readme
 from tests.integrations import shop
-
-pytestmark = pytest.mark.once
 
 PAGE = Path(__file__).parents[2] / "docs" / "mcp.md"
 

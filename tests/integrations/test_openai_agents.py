@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from agents import Agent, FunctionTool, RunConfig, Runner
 from agents.testing import ScriptedModel, assistant_message, function_call
 
@@ -24,8 +23,6 @@ from tests.integrations.contract import (
     Turn,
     Visit,
 )
-
-pytestmark = pytest.mark.once
 
 QUIET = RunConfig(tracing_disabled=True)  # traces go to a server
 

@@ -24,8 +24,6 @@ from tests.integrations.contract import NO_TABLE, ORDERS, READ_ORDERS, Played, T
 from tests.integrations.test_anthropic import MODEL
 from tests.integrations.test_pydantic_ai import Script
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[2]
 SECTIONS = {
     title: re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL)

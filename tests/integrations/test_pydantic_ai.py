@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from pydantic_ai import (
     Agent,
     DeferredToolRequests,
@@ -41,8 +40,6 @@ from tests.integrations.contract import (
     Turn,
     Visit,
 )
-
-pytestmark = pytest.mark.once
 
 
 class Script:

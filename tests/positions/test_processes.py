@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tests.positions.models import Workout
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PROCESSES = 8
 

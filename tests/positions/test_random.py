@@ -17,8 +17,6 @@ from alfred_refs.positions.edits import Item
 from tests.positions.models import Exercise, Week, Workout
 from tests.positions.test_executor import tried
 
-pytestmark = pytest.mark.once  # the unit of work is SQLAlchemy's; `test_editing` runs on both
-
 ROWS = EditableList(Week, "sessions.exercises.sets")
 JSON = EditableList(Week, "meals.list.list.list")
 NUMBERS = itertools.count()

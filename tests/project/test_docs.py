@@ -69,7 +69,6 @@ def test_the_agent_loop_prints_what_it_says(driver: str, engine: Engine) -> None
     assert [text for text in printed if text] == [text for text in expected if text]
 
 
-@pytest.mark.once
 def test_the_program_on_types_is_the_one_that_the_linters_check() -> None:
     """Which mypy does, with an error where it is said to be one; `test_typed` runs it."""
     [program] = [text for kind, text in _blocks(DOCS / "typing.md") if kind == "python"]
@@ -127,7 +126,6 @@ RUNNERS = {
 }
 
 
-@pytest.mark.once
 def test_each_page_with_programs_is_run() -> None:
     """By a module of the tests that names it."""
     pages = {page.stem for page in PAGES if "```python\n" in page.read_text("utf-8")}
@@ -154,7 +152,6 @@ def _of(*kinds: str) -> Iterator[Any]:
                 yield pytest.param(kind, text, id=f"{page.stem} {number}: {kind}")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("kind", "text"), list(_of("json", "toml", "sql", "bash", "console")))
 def test_other_code_is_well_formed(kind: str, text: str) -> None:
     """JSON, TOML and SQL are such; each command is of a program that there is."""
@@ -181,7 +178,6 @@ def _commands(kind: str, text: str) -> Iterator[str]:
             yield " ".join(words)
 
 
-@pytest.mark.once
 def test_no_other_kind_of_code_is_there() -> None:
     """One that nothing looks at would be believed."""
     kinds = {kind for page in PAGES for kind, _ in _blocks(page)}
@@ -193,13 +189,11 @@ def test_no_other_kind_of_code_is_there() -> None:
 # names
 
 
-@pytest.mark.once
 def test_each_public_name_has_one_entry_in_the_reference() -> None:
     """And there is no entry of any other."""
     assert sorted(reference.entries()) == sorted(reference.public())
 
 
-@pytest.mark.once
 def test_security_names_tests_that_there_are() -> None:
     """Each threat names at least one."""
     text = (DOCS / "security.md").read_text("utf-8")
@@ -223,13 +217,11 @@ def test_the_picture_is_of_what_happens(engine: Engine) -> None:
     assert picture(engine) == (DOCS / "picture.svg").read_text("utf-8")
 
 
-@pytest.mark.once
 def test_the_readme_is_short() -> None:
     """At most 120 lines."""
     assert len(readme.README.read_text("utf-8").splitlines()) <= 120
 
 
-@pytest.mark.once
 def test_the_readmes_figures_were_measured() -> None:
     """Each is in the file that it is from, where tokens are to the last digit."""
     forms = ("keys ", "refs ", "refs, labels inline ")

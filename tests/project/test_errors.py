@@ -147,7 +147,6 @@ def test_an_error_survives_pickling() -> None:
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
-@pytest.mark.once
 def test_messages_for_a_model_name_no_code() -> None:
     """They mention refs, rows and drafts, but no call, no name in Python and no session."""
     shown = [error for error in ERRORS if isinstance(error, FOR_MODELS)]

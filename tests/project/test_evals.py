@@ -32,7 +32,7 @@ from evals.tasks import FAMILIES, task_of, tasks_of
 from evals.trials import Trial, TrialFile
 from tests.fix_postgres import database_like
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 pytest_plugins = ["tests.fix_kitchen"]
 

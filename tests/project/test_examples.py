@@ -21,8 +21,6 @@ from examples.world import create_tables, world
 from tests import reference
 from tests.fix_postgres import DatabasePool, database_pool
 
-pytestmark = pytest.mark.once
-
 # the wings whose modules each open with an example; a door shows its modules instead
 WINGS = {
     *("sqla", "mapping", "owners", "store", "statements"),

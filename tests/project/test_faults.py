@@ -12,8 +12,6 @@ from tests.faults.campaign import Campaign
 from tests.faults.verdict import Kept, Verdict, verdict_on
 from tests.postgres.server import crashing_server
 
-pytestmark = pytest.mark.once
-
 HERE = ("fault-1", "order")
 
 

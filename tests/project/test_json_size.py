@@ -15,8 +15,6 @@ from benchmarks import json_size
 from benchmarks.list_size import ITEMS, list_forms
 from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient
 
-pytestmark = pytest.mark.once
-
 pytest_plugins = ["tests.fix_kitchen"]
 
 

@@ -32,7 +32,7 @@ from tests.postgres.server import (
     wheel_binaries,
 )
 
-pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 # a process that holds a server and never lets go of it
 HOLDER = """

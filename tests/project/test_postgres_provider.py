@@ -21,8 +21,6 @@ from tests.postgres.provider import (
 )
 from tests.postgres.server import ROOT
 
-pytestmark = pytest.mark.once
-
 # nothing listens on port 1
 UNREACHABLE = "postgresql://tester:hunter2@127.0.0.1:1/postgres"
 

@@ -8,11 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-import pytest
-
 from tests import distributions, reference, site
-
-pytestmark = pytest.mark.once
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:

@@ -39,8 +39,6 @@ from tests.fix_postgres import database_like
 from tests.partitions import partition
 from tests.store.revisions import NEWEST, REVISIONS
 
-pytestmark = pytest.mark.once  # our own SQL and Alembic: sent by either series alike
-
 OURS = schema.Current(NEWEST, is_applications=False)
 THEIRS = schema.Current(NEWEST, is_applications=True)
 

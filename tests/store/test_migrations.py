@@ -22,9 +22,7 @@ from alfred_refs import PostgresStore, RefRegistry, RegistryTablesError
 from alfred_refs.mapping.keys import Key
 from alfred_refs.store import Address, NewDraft, schema
 from tests.store import revisions
-from tests.store.revisions import EACH_REVISION, REVISIONS
-
-pytestmark = pytest.mark.once  # our own SQL and Alembic: sent by either series alike
+from tests.store.revisions import REVISIONS
 
 ROOT = Path(__file__).parents[2]
 ALEMBIC = Path(sys.executable).with_name("alembic")
@@ -237,7 +235,7 @@ KEYS: list[Key] = [
 ]
 
 
-@pytest.mark.parametrize("revision", EACH_REVISION[:-1])
+@pytest.mark.parametrize("revision", REVISIONS[:-1])
 def test_mappings_survive_going_down_and_up(
     database_url: str, engine: Engine, connection: Connection, revision: str
 ) -> None:
@@ -348,7 +346,7 @@ def test_a_downgrade_that_would_lose_drafts_is_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", EACH_REVISION)
+@pytest.mark.parametrize("made", REVISIONS)
 def test_partitioned_tables_are_migrated_with_their_partitions(
     database_url: str, engine: Engine, connection: Connection, made: str
 ) -> None:
@@ -400,7 +398,6 @@ def test_create_tables_does_not_leave_older_tables_behind(
 
 
 @pytest.mark.slow
-@pytest.mark.once  # they wait for a lock of PostgreSQL
 def test_processes_may_migrate_at_once(database_url: str, engine: Engine) -> None:
     """Replicas that start together all migrate, and none of them fails."""
     migrate = [sys.executable, "-m", "alfred_refs.cli", "migrate", database_url]

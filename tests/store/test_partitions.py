@@ -20,10 +20,8 @@ from alfred_refs.store.schema import metadata
 from tests.explain import FILL, OF_ALL_CONVERSATIONS, Plan, client, run, statements
 from tests.fix_postgres import connected, database_like
 from tests.partitions import partition, recipe, recipe_of
-from tests.store.revisions import EACH_REVISION
+from tests.store.revisions import REVISIONS
 from tests.store.test_migrations import _application
-
-pytestmark = pytest.mark.once  # our own SQL and Alembic: sent by either series alike
 
 PLANS = get_args(Plan)
 
@@ -107,7 +105,7 @@ def test_the_recipe_partitions_every_table_of_the_registry() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("revision", EACH_REVISION)
+@pytest.mark.parametrize("revision", REVISIONS)
 def test_partitioned_tables_are_migrated_like_others(revision: str, database_url: str) -> None:
     """Whatever revision was partitioned, Alembic brings it to the newest, and finds no drift."""
     schema.migrate(database_url)

@@ -341,7 +341,6 @@ def test_threads_that_come_first_together_share_one_pool(
     assert len({id(engine) for engine in made}) == 1
 
 
-@pytest.mark.once
 def test_processes_that_start_together_can_all_create_the_tables(database_url: str) -> None:
     """They take turns: the first makes the tables and the others find them."""
     engines = [create_engine(database_url) for _ in range(6)]
@@ -573,7 +572,6 @@ def mint_for_ever(url: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.once
 def test_processes_killed_while_minting_leave_no_gap_and_no_lock(
     narrow: Engine, database_url: str
 ) -> None:

@@ -24,8 +24,6 @@ from tests.explain import (
 )
 from tests.fix_postgres import database_like
 
-pytestmark = pytest.mark.once  # our own SQL and Alembic: sent by either series alike
-
 PLANS = get_args(Plan)
 
 # writes parameters as psycopg takes them

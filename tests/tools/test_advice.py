@@ -174,11 +174,8 @@ def known(
     assert [draft.ref for draft in conversation.drafts()] == ["gen_dish_1", "gen_part_1"]
 
 
-# in which form a key is given is seen in Python: one is enough for the other series
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "form", [0, *(pytest.param(n, marks=pytest.mark.once) for n in range(1, len(FORMS)))]
-)
+@pytest.mark.parametrize("form", range(len(FORMS)))
 @pytest.mark.parametrize("places", [filtered, stored, elsewhere])
 def test_a_key_is_neither_repeated_nor_explained_to_developers(
     session: RefSession,

@@ -16,8 +16,6 @@ from alfred_refs.tools.arguments import DbRead
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 
 def of_name(op: str = "=", value: Any = "x") -> dict[str, Any]:
     """Return a condition."""

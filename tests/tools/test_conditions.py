@@ -7,8 +7,6 @@ from hypothesis import given, strategies as st
 
 from alfred_refs.tools.rules import Condition, condition_of
 
-pytestmark = pytest.mark.once
-
 NAMES = {"status": "state", "rating": "rating", "item type": "item_type", "owner": None}
 
 

@@ -15,8 +15,6 @@ from alfred_refs.tools.serialization import DEPTH_MARK, MAX_DEPTH_SHOWN, limit_d
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 
-pytestmark = pytest.mark.once
-
 SOUP = [{"field": "name", "op": "=", "value": "Soup"}]
 
 

@@ -34,15 +34,8 @@ DONE = {
 }
 
 
-# what a model may do is decided in Python: all of it is enough for the other series
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "access",
-    [
-        each if each == "writable" else pytest.param(each, marks=pytest.mark.once)
-        for each in ACCESS
-    ],
-)
+@pytest.mark.parametrize("access", ACCESS)
 def test_what_refers_is_told_or_refused(tables: Engine, session: RefSession, access: str) -> None:
     """Whatever the mapping and the schema say, nothing is changed that is not the model's to."""
     for name, each in FAMILIES.items():

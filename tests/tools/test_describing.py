@@ -16,8 +16,6 @@ from alfred_refs.tools.definitions import MAX_CHOICES
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Key, Serving
 
-pytestmark = pytest.mark.once
-
 HOW_TO_READ = (
     "Under each table its columns. '*': a new row needs it. '?': may be null. 'dish ref': a text "
     "such as 'dish_1', as rows show it. 'related': where to find related rows, for 'columns' and "

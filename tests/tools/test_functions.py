@@ -32,8 +32,6 @@ from tests.owned import Line as OwnedLine, Plan, Recipe as OwnedRecipe
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part, Secret, Serving
 
-pytestmark = pytest.mark.once
-
 Told = Callable[..., Any]
 
 

@@ -24,8 +24,6 @@ from tests.tools.fuzz.judge import Done, Judge
 from tests.tools.fuzz.owned import OwnedRound
 from tests.tools.fuzz.world import HUSH, Rows, World
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 
 @pytest.fixture
 def campaign(tables: Engine, registry: RefRegistry) -> Campaign:
@@ -70,7 +68,6 @@ def test_a_change_of_another_owners_rows_is_found(owned_engine: Engine) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once  # what calls are made is decided in Python
 def test_a_seed_makes_the_same_calls_again(campaign: Campaign) -> None:
     """So that what was found can be looked at."""
     once = campaign.run(50).done.copy()

@@ -22,8 +22,6 @@ from tests.tools.fuzz.sequences import SequenceRound
 from tests.tools.fuzz.world import MODELS, World
 from tests.tools.models import Part, Serving
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 
 @pytest.fixture
 def place(tables: Engine) -> Place:
@@ -41,7 +39,6 @@ def test_nothing_comes_of_a_round_that_must_not(place: Place, kind: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.once  # what calls are made is decided in Python
 @pytest.mark.parametrize("kind", ["sequences", "permits"])
 def test_a_round_makes_the_same_calls_again(place: Place, kind: str) -> None:
     """So that what was found can be looked at."""

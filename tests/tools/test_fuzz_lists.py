@@ -15,8 +15,6 @@ from tests.tools.fuzz.judge import Done, Judge, UnsureError
 from tests.tools.fuzz.world import Place, spelt
 from tests.tools.models import Cuisine, Dish, Part
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 KEYS = {name: str(uuid.UUID(int=n)) for n, name in enumerate(("korma", "soup", *"abcd"), start=1)}
 
 Held = dict[str, tuple[int, str]]

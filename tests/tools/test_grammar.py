@@ -17,8 +17,6 @@ from tests.tools.models import Dish
 from tests.tools.oracle import Filter
 from tests.tools.test_filters import CLAUSES, EACH_TIME, FILTERS, Kitchen, kitchen
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 __all__ = ["kitchen"]
 
 DRAFT = "gen_dish_1"

@@ -17,8 +17,6 @@ from tests.tools.conftest import MODELS
 from tests.tools.oracle import Filter
 from tests.tools.test_filters import EACH_TIME, FILTERS, Kitchen, kitchen
 
-pytestmark = pytest.mark.once
-
 __all__ = ["kitchen"]
 
 CHECKED: TypeAdapter[CheckedFilter] = TypeAdapter(CheckedFilter)

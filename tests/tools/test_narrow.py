@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -15,8 +14,6 @@ from tests.models import Key
 from tests.tools.conftest import MODELS, counted
 from tests.tools.models import Dish, Part
 from tests.tools.test_mappings import Base, Piece, Whole
-
-pytestmark = pytest.mark.once
 
 Named = dict[str, Any]
 

@@ -49,8 +49,6 @@ from alfred_refs.tools import Toolset
 from alfred_refs.tools.arguments import Operator
 from tests.fix_session import TravelLog
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 
 class Course(enum.Enum):
     """When a dish is eaten."""
@@ -258,7 +256,7 @@ def thing(tables: Engine, name: str) -> Iterator[type[Any]]:
     thing.metadata.drop_all(tables)
 
 
-@pytest.fixture(params=["psycopg", pytest.param("asyncpg", marks=pytest.mark.once)])
+@pytest.fixture(params=["psycopg", "asyncpg"])
 async def aio(request: pytest.FixtureRequest, tables: Engine) -> AsyncIterator[AsyncRefSession]:
     """A session in a conversation, with each driver that binds values by type."""
     engine = create_async_engine(tables.url.set(drivername=f"postgresql+{request.param}"))
@@ -290,7 +288,6 @@ async def test_a_filter_is_answered_or_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.once  # what is decided of drafts is decided in Python
 @pytest.mark.filterwarnings("ignore:Type object:DeprecationWarning")
 @pytest.mark.parametrize("name", TYPES)
 def test_drafts_and_rows_are_put_in_order_or_refused(

@@ -19,8 +19,6 @@ from alfred_refs import tools
 from alfred_refs.errors import BadRefError
 from alfred_refs.tools import errors, faults
 
-pytestmark = pytest.mark.once
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("tools", "reading", "writing", "hooks", "tool-errors")  # each continues the one before
 BLOCK = re.compile(r"```(python|json|text)\n(.*?)```", re.DOTALL)

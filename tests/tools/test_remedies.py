@@ -21,8 +21,6 @@ from alfred_refs.tools import Toolset
 from alfred_refs.tools.tables import Verb
 from tests.tools.conftest import Call
 
-pytestmark = pytest.mark.once
-
 
 class Base(DeclarativeBase):
     """Declarative base of these tests."""

@@ -63,7 +63,6 @@ MISPLACED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.once  # no statement is made of such a call
 def test_a_nul_is_refused_where_it_is_no_text_to_be_stored(kitchen: Kitchen) -> None:
     """In names, refs, filters and whatever else decides what is meant: nothing is done."""
     for tool, arguments in MISPLACED:
@@ -75,7 +74,6 @@ def test_a_nul_is_refused_where_it_is_no_text_to_be_stored(kitchen: Kitchen) -> 
         assert stored(kitchen.session) == before
 
 
-@pytest.mark.once  # no statement is made of such a call
 def test_no_negation_arises_from_an_empty_text(kitchen: Kitchen) -> None:
     """It is null in a column of refs, and what is not null would be all rows."""
     cases: list[dict[str, Any]] = [

@@ -13,8 +13,6 @@ from alfred_refs.tools.tables import ToolColumn
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
-pytestmark = pytest.mark.once
-
 LIMITS = Limits(characters=1_000)
 REFS = {f"dish_{n}" for n in range(1, 11)}
 

@@ -115,7 +115,6 @@ def test_a_key_of_less_than_a_row_names_none(call: Call, session: RefSession, op
     assert call("db_read", table="seats")["count"] == 3
 
 
-@pytest.mark.once  # no statement is made of such a call
 @pytest.mark.parametrize(
     ("op", "value"),
     [

@@ -23,8 +23,6 @@ from tests.profiles import examples
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part
 
-pytestmark = pytest.mark.once
-
 FORMS: list[Form] = ["openai", "anthropic", "mcp", "json_schema"]
 WRITES = ("db_create", "db_update", "db_delete")
 OPERATORS = [each for each in get_args(Operator) if each != "similar"]

@@ -17,8 +17,6 @@ from alfred_refs.tools import Hooks, Reading, ToolError, Toolset, Writing
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish, Part, Serving
 
-pytestmark = pytest.mark.once
-
 SOUP = [{"field": "name", "op": "=", "value": "Soup"}]
 
 

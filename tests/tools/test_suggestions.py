@@ -13,8 +13,6 @@ from alfred_refs.tools import Toolset
 from tests.tools.conftest import Call
 from tests.tools.models import Cuisine, Dish, Part
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 FIRST = "gen_dish_1"
 
 

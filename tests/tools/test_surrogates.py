@@ -19,8 +19,6 @@ from alfred_refs.mapping import escape_surrogates
 from alfred_refs.tools import BoundToolset, Hooks, Toolset, Writing
 from alfred_refs.tools.serialization import is_plain
 
-pytestmark = pytest.mark.once
-
 LONE = "\ud800"
 
 

@@ -128,7 +128,6 @@ def test_a_time_without_zone_is_one_of_utc(call: Call) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once  # texts are read in Python
 @pytest.mark.usefixtures("call")
 def test_digits_are_no_time(session: RefSession) -> None:
     """Neither seconds since 1970, nor anything else that nobody would expect."""

@@ -426,7 +426,6 @@ def test_errors_without_drafts_have_no_word_of_them(shop: RefSession) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_no_literal_of_the_package_names_a_row_of_anybody() -> None:
     """Examples in messages are made of the application's names; docstrings alone have others."""
     found = [

@@ -19,8 +19,6 @@ from alfred_refs.tools import Ref, Toolset
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
-pytestmark = pytest.mark.once
-
 KINDS = ("absent", "null", '""', "JSON text", "one object", "number as text")
 
 KORMA = {"field": "name", "op": "=", "value": "Korma"}

@@ -72,7 +72,6 @@ def test_only_the_fence_keeps_errors_from_telling_of_other_rows(
     assert "division by zero" in world.ask(sql + " and true")["error"]["message"]
 
 
-@pytest.mark.once
 def test_a_seed_makes_the_same_queries_in_every_process() -> None:
     """Whatever order the process gives to sets of texts, a finding can be run again."""
     made = {

@@ -54,7 +54,6 @@ def _questions() -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_questions_about_the_kitchen_are_answered(loaded_kitchen: Engine) -> None:
     """All of them, with the rows that the text gives on views of what the owner may see."""
     toolset = Toolset(

@@ -37,8 +37,6 @@ from tests.tools.texts.notes import (
     toolset,
 )
 
-pytestmark = pytest.mark.once  # our own language: no series changes it
-
 
 def test_a_key_with_a_ref_is_shown_by_it_and_others_are_numbered(
     notes: Engine, chat: RefSession

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from sqlalchemy import Engine
 
@@ -88,7 +87,6 @@ def shown_keys(rows: list[Answer]) -> list[str]:
     ),
     number=st.uuids(),
 )
-@pytest.mark.once
 def test_what_is_shown_can_be_written_back(
     notes: Engine, store: TravelLog, given: list[Answer], **others: Any
 ) -> None:
