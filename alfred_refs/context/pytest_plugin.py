@@ -2,7 +2,7 @@
 
     def test_the_agent_shows_no_key(no_keys):
         prompt = make_prompt()
-        no_keys.check(prompt)  # fails and shows where; logged text is checked at the end
+        no_keys.check(prompt)  # fails and prints the masked key; logs are checked at the end
 
 >>> NoKeys().check("recipe_1", {"rows": [{"id": "recipe_2"}]})
 

@@ -119,6 +119,7 @@ RUNNERS = {
     "hooks": "tools/test_page.py",
     "reading": "tools/test_page.py",
     "tool-errors": "tools/test_page.py",
+    "testing": "context/test_pytest_plugin.py",
     "tools": "tools/test_page.py",
     "writing": "tools/test_page.py",
     "typing": "project/test_docs.py",
