@@ -47,7 +47,15 @@ from sqlalchemy import (
     true,
     tuple_,
 )
-from sqlalchemy.orm import MANYTOMANY, MANYTOONE, ONETOMANY, Mapper, RelationshipProperty, aliased
+from sqlalchemy.orm import (
+    MANYTOMANY,
+    MANYTOONE,
+    ONETOMANY,
+    Mapper,
+    RelationshipProperty,
+    aliased,
+    selectinload,
+)
 
 from alfred_refs import sqla
 from alfred_refs.errors import UnconfinedError
@@ -429,6 +437,15 @@ MAX_UNLISTED = 10_000
 """Rows of tables that the model may not use which one call searches; more are refused."""
 
 _CHUNK = 1_000  # keys in one statement
+_FEW = 2  # rows that are as well loaded one by one
+_LOADED = ("select", "selectin", "subquery", "joined", "immediate", True, False)
+
+
+def _is_loaded_by_delete(relationship: RelationshipProperty[Any]) -> bool:
+    """Return whether the unit of work loads the related rows of one that it deletes."""
+    if relationship.viewonly or relationship.passive_deletes or relationship.lazy not in _LOADED:
+        return False
+    return relationship.direction is not MANYTOONE or relationship.cascade.delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,11 +552,35 @@ class CascadeSearch:
             popped = [batch.popleft() for _ in range(len(batch))]
             latest = [each for each in popped if self.result.deleted[each.identity] is each]
             for (of, table), group in group_rows(latest, lambda e: (e.mapper, e.table)).items():
+                if by_orm:
+                    self._load_related(group)
                 self._record_linked(group)
                 for edge in edges_to(of, table, by_orm=by_orm):
                     for each in self._referring_rows(edge, group):
                         (waiting if each.by_orm else by_database).append(each)
         return self.result
+
+    def _load_related(self, group: Sequence[AffectedRow]) -> None:
+        """Load what the unit of work would load of each row by itself when it deletes it."""
+        mapper, identity_map = group[0].mapper, self._call.session.identity_map
+        if mapper is None or len(group) <= _FEW:
+            return
+        names = [each.key for each in mapper.relationships if _is_loaded_by_delete(each)]
+        identities = (mapper.identity_key_from_primary_key(each.key) for each in group)
+        found = [each for each in map(identity_map.get, identities) if each is not None]
+        states = [sqla.state_of(each) for each in found]
+        states = [state for state in states if state.unloaded.intersection(names)]
+        if len(states) <= _FEW:
+            return
+        options = [selectinload(mapper.relationships[name].class_attribute) for name in names]
+        for start in range(0, len(states), _CHUNK):
+            keys = [state.key[1] for state in states[start : start + _CHUNK] if state.key]
+            own = [
+                mapper.get_property_by_column(each).class_attribute for each in mapper.primary_key
+            ]
+            statement = select(mapper).where(sqla.in_keys(own, keys)).options(*options)
+            with self._call.session.no_autoflush:
+                self._call.session.scalars(statement, execution_options={"raw_keys": True}).all()
 
     def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> CascadeResult:
         """Add what changes together with rows that get new values; mostly without a statement."""

@@ -542,7 +542,7 @@ def _criteria(
 ) -> Iterator[_Criterion]:
     """Yield the criteria of the rows that a statement changes, with their parameters.
 
-    The statements of a flush name rows by their primary keys, so that one query reads them all.
+    The statements of a flush name rows by equality, so that one query reads them all.
     """
     criterion = statement.whereclause
     if criterion is None:
@@ -551,9 +551,13 @@ def _criteria(
     if getattr(criterion, "operator", None) in (operators.and_, operators.eq):
         pairs = sqla.equalities_in(criterion, table)
         names = {column: other.key for column, other in pairs if hasattr(other, "key")}
-    if table.primary_key and all(names.get(c) in each for c in key for each in sets):
-        keys = [tuple(each[names[c]] for c in key) for each in sets]
-        yield images_of(table).criterion(keys)
+    columns = key if table.primary_key else [*names]
+    if columns and all(names.get(c) in each for c in columns for each in sets):
+        values = [tuple(each[names[c]] for c in columns) for each in sets]
+        has_key = bool(table.primary_key)
+        yield (
+            images_of(table).criterion(values) if has_key else (sqla.in_keys(columns, values), {})
+        )
         return
     for each in sets:
         yield criterion, each

@@ -26,11 +26,12 @@ to them; the time zone is UTC meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Table, not_, select, text, tuple_
+from sqlalchemy import Connection, ForeignKey, Table, not_, select, text, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from alfred_refs import sqla
@@ -84,6 +85,58 @@ class ChangedRow:
         return replace(self, before=before, after=after, name=later.name, is_kept=kept)
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Rows of one table that one statement reads or writes.
+
+    Attributes:
+        table: of the rows.
+        rows: all of them changed alike, in the same columns.
+        key: the names of the columns that name a row.
+        where: SQL that the rows meet.
+        parameters: of it: a list of keys for each column.
+    """
+
+    table: Table
+    rows: Sequence[ChangedRow]
+    key: Sequence[str]
+    where: str
+    parameters: Mapping[str, Sequence[str | None]]
+
+    def by_row(self, images: Iterable[Image]) -> dict[int, Image]:
+        """Return the images of the rows, by their ids in Python."""
+        ids = {tuple(row.key.values()): id(row) for row in self.rows}
+        # a key may be equal to another for the database, and have another text, as of `citext`
+        found = ((ids.get(tuple(image[name] for name in self.key)), image) for image in images)
+        return {number: image for number, image in found if number is not None}
+
+    def referred(self, elements: Sequence[ForeignKey], image: Image) -> str:
+        """Return the name of the row that an image of another table refers to."""
+        values = {each.column.name: image[each.parent.name] for each in elements}
+        after = (({**row.key, **(row.after or {})}, row.name) for row in self.rows)
+        names = (name for has, name in after if values.items() <= has.items())
+        return next(names, f"a row of {self.table.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """SQL for the values that the rows of a batch get.
+
+    Attributes:
+        names: of the columns.
+        values: of the columns, in the types that the database has.
+        rows: what gives the values: a row for each row of the batch.
+        where: what joins them to the rows of the table.
+        parameters: a list for each column.
+    """
+
+    names: Sequence[str]
+    values: Sequence[str]
+    rows: str
+    where: str
+    parameters: Mapping[str, Sequence[str | None]]
+
+
 class Undo:
     """Undoes changes, in the transaction of a call.
 
@@ -120,26 +173,48 @@ class Undo:
         ):
             self._check(connection)
             if self._conflicts:
-                raise undo_conflict(self._conflicts)
+                raise undo_conflict([*dict.fromkeys(self._conflicts)])
             self._apply(connection)
 
     # Whether it may be done
 
     def _check(self, connection: Connection) -> None:
         """Lock the rows, and collect what stands against undoing their changes."""
-        for row in self._rows:
-            columns = self._columns_of(connection, row.table)
-            missing = [n for n in {**(row.before or {}), **row.key} if n not in columns]
-            lost = [name for name in columns if self._is_lost(row, name)]
-            if not row.is_kept:
-                self._conflicts.append(f"the values of {row.name} are not kept any more")
-            elif missing:
-                self._conflicts.append(f"{row.name} has no column {missing[0]!r} any more")
-            elif lost:
-                self._conflicts.append(f"{row.name} had a value of {lost[0]}, which is not kept")
+        usable = [row for row in self._rows if self._is_usable(connection, row)]
+        images: dict[int, Image] = {}
+        foreign: set[int] = set()
+        for batch in self._batches(connection, usable):
+            found = self._read(connection, batch, lock=True)
+            self._recorder.note(connection, batch.table, found)
+            images |= batch.by_row(found.values())
+            foreign |= self._foreign(connection, batch)
+        for row in usable:
+            image = images.get(id(row))
+            if row.after is None:
+                if image is not None:
+                    self._conflicts.append(f"{row.name} exists again")
+            elif image is None:
+                self._conflicts.append(f"{row.name} does not exist any more")
+            elif id(row) in foreign:
+                self._conflicts.append(f"{row.name} belongs to somebody else now")
             else:
-                self._check_row(connection, row)
-        self._check_references(connection)
+                for name, value in row.after.items():
+                    if name in image and image[name] != value:
+                        self._conflicts.append(f"{row.name}: {name} was changed since")
+        self._check_references(connection, usable)
+
+    def _is_usable(self, connection: Connection, row: ChangedRow) -> bool:
+        """Return whether the values that were kept of a row are enough to undo its change."""
+        columns = self._columns_of(connection, row.table)
+        missing = [n for n in {**(row.before or {}), **row.key} if n not in columns]
+        lost = [name for name in columns if self._is_lost(row, name)]
+        if not row.is_kept:
+            self._conflicts.append(f"the values of {row.name} are not kept any more")
+        elif missing:
+            self._conflicts.append(f"{row.name} has no column {missing[0]!r} any more")
+        elif lost:
+            self._conflicts.append(f"{row.name} had a value of {lost[0]}, which is not kept")
+        return row.is_kept and not missing and not lost
 
     def _is_lost(self, row: ChangedRow, name: str) -> bool:
         """Return whether a value is needed that was not kept."""
@@ -154,55 +229,39 @@ class Undo:
             is_digest and before[name] is not None
         )
 
-    def _check_row(self, connection: Connection, row: ChangedRow) -> None:
-        found = self._read(connection, row, lock=True)
-        self._recorder.note(connection, row.table, found)
-        image = next(iter(found.values()), None)
-        if row.after is None:
-            if image is not None:
-                self._conflicts.append(f"{row.name} exists again")
-        elif image is None:
-            self._conflicts.append(f"{row.name} does not exist any more")
-        elif not self._is_writable(connection, row):
-            self._conflicts.append(f"{row.name} belongs to somebody else now")
-        else:
-            for name, value in row.after.items():
-                if name in image and image[name] != value:
-                    self._conflicts.append(f"{row.name}: {name} was changed since")
-
-    def _is_writable(self, connection: Connection, row: ChangedRow) -> bool:
+    def _foreign(self, connection: Connection, batch: _Batch) -> set[int]:
+        """Return which rows of a batch are not the owner's, by their ids in Python."""
         owner = self._session.owner
         if owner is None:
-            return True
-        criterion = owner.ownership.criterion(row.table, writing=True, owner=owner.value)
+            return set()
+        criterion = owner.ownership.criterion(batch.table, writing=True, owner=owner.value)
         if criterion is None:
-            return True
-        where, parameters = self._criterion(connection, row)
-        foreign = select(images_of(row.table).key[0]).where(text(where), not_(criterion))
-        return connection.execute(foreign, parameters).first() is None
+            return set()
+        statement = images_of(batch.table).statement.where(text(batch.where), not_(criterion))
+        found = connection.execute(statement, batch.parameters)
+        return {*batch.by_row(images_of(batch.table).images(found).values())}
 
-    def _check_references(self, connection: Connection) -> None:
+    def _check_references(self, connection: Connection, rows: Iterable[ChangedRow]) -> None:
         """Collect the rows that refer to rows which were new, and would go with them or block."""
-        going = [row for row in self._rows if row.before is None]
+        going = [row for row in rows if row.before is None]
         changed = {(row.table, *row.key.items()) for row in self._rows}
-        for row in going:
-            where, parameters = self._criterion(connection, row)
-            for table in row.table.metadata.tables.values():
+        for batch in self._batches(connection, going):
+            for table in batch.table.metadata.tables.values():
                 for constraint in table.foreign_key_constraints:
-                    if constraint.referred_table is not row.table:
+                    if constraint.referred_table is not batch.table:
                         continue
-                    referred = select(*(e.column for e in constraint.elements)).where(text(where))
-                    ours = [element.parent for element in constraint.elements]
-                    images = images_of(table)
+                    elements, images = constraint.elements, images_of(table)
+                    referred = select(*(e.column for e in elements)).where(text(batch.where))
+                    ours = [element.parent for element in elements]
                     referring = images.statement.where(
                         (ours[0] if len(ours) == 1 else tuple_(*ours)).in_(referred)
                     )
-                    found = images.images(connection.execute(referring, parameters))
+                    found = images.images(connection.execute(referring, batch.parameters))
                     for image in found.values():
                         key = ((c.name, image.get(c.name)) for c in images.key)
                         if (table, *key) not in changed:
-                            self._conflicts.append(f"a row of {table.name} refers to {row.name}")
-                            break
+                            name = batch.referred(elements, image)
+                            self._conflicts.append(f"a row of {table.name} refers to {name}")
 
     # Doing it
 
@@ -231,90 +290,89 @@ class Undo:
 
     def _check_done(self, connection: Connection) -> None:
         """Check that triggers have let rows come and go, and that they are the owner's."""
-        for row in self._rows:
-            if row.before is None and self._read(connection, row):
-                raise undo_conflict([f"{row.name} does not go away"])
-            if row.before is not None and not self._is_writable(connection, row):
-                raise undo_conflict([f"{row.name} would belong to somebody else now"])
-            if row.after is None:
-                found = self._read(connection, row)
-                self._recorder.note(connection, row.table, found, new=True)
-                if not found:
+        for batch in self._batches(connection, self._rows):
+            found = self._read(connection, batch)
+            images, foreign = batch.by_row(found.values()), self._foreign(connection, batch)
+            for row in batch.rows:
+                if row.before is None and id(row) in images:
+                    raise undo_conflict([f"{row.name} does not go away"])
+                if row.before is not None and id(row) in foreign:
+                    raise undo_conflict([f"{row.name} would belong to somebody else now"])
+                if row.after is None and id(row) not in images:
                     raise undo_conflict([f"{row.name} does not come back"])
+            if batch.rows[0].after is None:
+                self._recorder.note(connection, batch.table, found, new=True)
 
     def _insert(self, connection: Connection) -> None:
         """Insert the rows that were deleted; a reference that comes too early is set later."""
         order = ordered({row.table for row in self._rows})
-        later: list[tuple[ChangedRow, Mapping[str, str | None]]] = []
         rows = [row for row in self._rows if row.after is None and row.before is not None]
-        for row in sorted(rows, key=lambda row: order.index(row.table)):
+        rows.sort(key=lambda row: order.index(row.table))
+        later: list[tuple[_Batch, set[str]]] = []
+        for batch in self._batches(connection, rows):
             early = {
                 element.parent.name
-                for constraint in row.table.foreign_key_constraints
+                for constraint in batch.table.foreign_key_constraints
                 if constraint.referred_table in order
-                and order.index(constraint.referred_table) >= order.index(row.table)
+                and order.index(constraint.referred_table) >= order.index(batch.table)
                 for element in constraint.elements
                 if element.parent.nullable
             }
-            values = dict(row.before or {})
-            postponed = {n: v for n, v in values.items() if n in early and v is not None}
-            if postponed:
-                later.append((row, postponed))
-            self._write_new(connection, row, {**values, **dict.fromkeys(postponed)})
-        for row, given in later:
-            self._write(connection, row, given)
+            self._write_new(connection, batch, early)
+            postponed = [row for row in batch.rows if any((row.before or {})[n] for n in early)]
+            later += [(each, early) for each in self._batches(connection, postponed)]
+        for batch, early in later:
+            self._write(connection, batch, early)
 
     def _update(self, connection: Connection) -> None:
-        for row in self._rows:
-            if row.before is not None and row.after is not None:
-                self._write(connection, row, row.before)
+        rows = [row for row in self._rows if row.before is not None and row.after is not None]
+        for batch in self._batches(connection, rows):
+            self._write(connection, batch, batch.rows[0].before or {})
 
     def _delete(self, connection: Connection) -> None:
         order = ordered({row.table for row in self._rows})
         rows = [row for row in self._rows if row.before is None and row.after is not None]
-        for row in sorted(rows, key=lambda row: -order.index(row.table)):
-            where, parameters = self._criterion(connection, row)
-            statement = f"DELETE FROM {self._name(connection, row.table)} WHERE {where}"
-            connection.execute(text(statement), parameters)  # it may be gone with another
+        rows.sort(key=lambda row: -order.index(row.table))
+        for batch in self._batches(connection, rows):
+            statement = f"DELETE FROM {self._name(connection, batch.table)} WHERE {batch.where}"
+            connection.execute(text(statement), batch.parameters)  # may be gone with another
 
-    def _write_new(
-        self, connection: Connection, row: ChangedRow, values: Mapping[str, str | None]
-    ) -> None:
-        said, parameters = self._assigned(connection, row.table, values)
-        listed = ", ".join(_quoted(name) for name in said)
+    def _write_new(self, connection: Connection, batch: _Batch, early: Collection[str]) -> None:
+        given = self._given(connection, batch, batch.rows[0].before or {}, without=early)
         self._send(
             connection,
-            row,
-            f"INSERT INTO {self._name(connection, row.table)} ({listed}) OVERRIDING SYSTEM VALUE "
-            f"VALUES ({', '.join(said.values())})",
-            parameters,
+            batch,
+            f"INSERT INTO {self._name(connection, batch.table)} "
+            f"({', '.join(given.names)}) OVERRIDING SYSTEM VALUE "
+            f"SELECT {', '.join(given.values)} FROM {given.rows}",
+            given.parameters,
         )
 
-    def _write(
-        self, connection: Connection, row: ChangedRow, values: Mapping[str, str | None]
-    ) -> None:
-        said, parameters = self._assigned(connection, row.table, values)
-        if not said:
+    def _write(self, connection: Connection, batch: _Batch, names: Iterable[str]) -> None:
+        given = self._given(connection, batch, names)
+        if not given.names:
             return
-        where, key = self._criterion(connection, row)
-        changes = ", ".join(f"{_quoted(n)} = {sql}" for n, sql in said.items())
+        pairs = zip(given.names, given.values, strict=True)
         self._send(
             connection,
-            row,
-            f"UPDATE {self._name(connection, row.table)} SET {changes} WHERE {where}",
-            {**parameters, **key},
+            batch,
+            f"UPDATE {self._name(connection, batch.table)} "
+            f"SET {', '.join(f'{name} = {value}' for name, value in pairs)} "
+            f"FROM {given.rows} WHERE {given.where}",
+            given.parameters,
         )
 
     def _send(
-        self,
-        connection: Connection,
-        row: ChangedRow,
-        statement: str,
-        parameters: Mapping[str, Any],
+        self, connection: Connection, batch: _Batch, statement: str, parameters: Mapping[str, Any]
     ) -> None:
-        """Send a statement that changes one row."""
-        if connection.execute(text(statement), parameters).rowcount != 1:
-            raise undo_conflict([f"{row.name} cannot be changed back"])
+        """Send a statement that writes the rows of a batch, each of them once."""
+        name = self._name(connection, batch.table)
+        keys = ", ".join(f"CAST({name}.{_quoted(key)} AS TEXT)" for key in batch.key)
+        done = connection.execute(text(f"{statement} RETURNING {keys}"), parameters)
+        written = Counter(tuple(row) for row in done)
+        missing = [row for row in batch.rows if written[tuple(row.key.values())] != 1]
+        if missing:
+            raise undo_conflict([f"{row.name} cannot be changed back" for row in missing])
 
     # SQL
 
@@ -327,48 +385,75 @@ class Undo:
             self._generated |= {(table, name) for name, _, is_generated in found if is_generated}
         return self._columns[table]
 
-    def _assigned(
-        self, connection: Connection, table: Table, values: Mapping[str, str | None]
-    ) -> tuple[dict[str, str], dict[str, str | None]]:
-        """Return the SQL of values, by column, and their parameters, without generated ones."""
-        types = self._columns_of(connection, table)
-        given = [pair for pair in values.items() if (table, pair[0]) not in self._generated]
-        said = {
-            name: f"CAST(CAST(:value_{n} AS TEXT) AS {types[name]})"
-            for n, (name, _) in enumerate(given)
-        }
-        return said, {f"value_{n}": value for n, (_, value) in enumerate(given)}
+    def _batches(self, connection: Connection, rows: Iterable[ChangedRow]) -> Iterator[_Batch]:
+        """Yield rows that one statement reads or writes: of one table, and changed alike."""
+        groups: dict[Any, list[ChangedRow]] = {}
+        for row in rows:
+            alike = (row.table, row.before and (*row.before,), row.after is None)
+            groups.setdefault(alike, []).append(row)
+        for (table, *_), changed in groups.items():
+            key = [*changed[0].key]
+            values = {f"key_{n}": [row.key[k] for row in changed] for n, k in enumerate(key)}
+            arrays = ", ".join(f"CAST(:{name} AS TEXT[])" for name in values)
+            given = f"unnest({arrays}) AS given ({', '.join(values)})"
+            same = self._is_given(connection, table, key)
+            where = f"EXISTS (SELECT 1 FROM {given} WHERE {same})"
+            if table.primary_key:  # in this form an index is used
+                name, types = self._name(connection, table), self._columns_of(connection, table)
+                own = ", ".join(f"{name}.{_quoted(k)}" for k in key)
+                typed = ", ".join(f"CAST(key_{n} AS {types[k]})" for n, k in enumerate(key))
+                where = f"({own}) IN (SELECT {typed} FROM {given})"
+            yield _Batch(table, changed, key, where, values)
 
-    def _criterion(
-        self, connection: Connection, row: ChangedRow
-    ) -> tuple[str, dict[str, str | None]]:
-        """Return the criterion of a row's key, and its parameters."""
-        types, name_of = self._columns_of(connection, row.table), self._name(connection, row.table)
-        has_key = bool(row.table.primary_key)
-        said = []
-        for n, (name, value) in enumerate(row.key.items()):
-            column = f"{name_of}.{_quoted(name)}"
-            given = f"CAST(:key_{n} AS TEXT)"
-            if value is None:
-                said.append(f"{column} IS NULL")
-            elif has_key:
-                said.append(f"{column} = CAST({given} AS {types[name]})")
-            else:  # not all types have an equality
-                said.append(f"CAST({column} AS TEXT) = {given}")
-        values: dict[str, str | None] = {
-            f"key_{n}": value for n, value in enumerate(row.key.values()) if value is not None
-        }
-        return " AND ".join(said), values
+    def _is_given(self, connection: Connection, table: Table, key: Sequence[str]) -> str:
+        """Return the SQL that a row has a given key."""
+        name, types = self._name(connection, table), self._columns_of(connection, table)
+        return " AND ".join(
+            f"{name}.{_quoted(k)} = CAST(given.key_{n} AS {types[k]})"
+            if table.primary_key  # not all types have an equality
+            else f"CAST({name}.{_quoted(k)} AS TEXT) IS NOT DISTINCT FROM given.key_{n}"
+            for n, k in enumerate(key)
+        )
+
+    def _given(
+        self,
+        connection: Connection,
+        batch: _Batch,
+        names: Iterable[str],
+        *,
+        without: Collection[str] = (),
+    ) -> _Given:
+        """Return SQL for the values of a batch before the changes, without generated ones.
+
+        Args:
+            connection: of the transaction.
+            batch: the rows.
+            names: of the columns.
+            without: those that are null.
+        """
+        types = self._columns_of(connection, batch.table)
+        names = [name for name in names if (batch.table, name) not in self._generated]
+        parameters: dict[str, Any] = dict(batch.parameters)
+        for n, name in enumerate(names):
+            values = [(row.before or {}).get(name) for row in batch.rows]
+            parameters[f"value_{n}"] = [None] * len(values) if name in without else values
+        arrays = ", ".join(f"CAST(:{name} AS TEXT[])" for name in parameters)
+        return _Given(
+            [_quoted(name) for name in names],
+            [f"CAST(given.value_{n} AS {types[name]})" for n, name in enumerate(names)],
+            f"unnest({arrays}) AS given({', '.join(parameters)})",
+            self._is_given(connection, batch.table, batch.key),
+            parameters,
+        )
 
     def _read(
-        self, connection: Connection, row: ChangedRow, *, lock: bool = False
+        self, connection: Connection, batch: _Batch, *, lock: bool = False
     ) -> dict[tuple[Any, ...], Image]:
-        images = images_of(row.table)
-        where, parameters = self._criterion(connection, row)
-        statement = images.statement.where(text(where))
+        images = images_of(batch.table)
+        statement = images.statement.where(text(batch.where))
         if lock:
-            statement = statement.with_for_update(of=row.table)
-        return images.images(connection.execute(statement, parameters))
+            statement = statement.with_for_update(of=batch.table)
+        return images.images(connection.execute(statement, batch.parameters))
 
     def _name(self, connection: Connection, table: Table) -> str:
         """Return the quoted name of a table, under the connection's `schema_translate_map`."""

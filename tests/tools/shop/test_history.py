@@ -480,3 +480,36 @@ def test_a_call_that_is_repeated_by_its_id_gets_the_same_answer(
     assert desk.call("chat-7", None, tool, given, call_id="call_1") == first
     assert stored() == after
     assert len(desk.history("chat-7")) == 1
+
+
+def test_the_number_of_statements_does_not_grow_with_the_rows(
+    desk_of: Desks, shop: Engine
+) -> None:
+    """Cascades are loaded together, and rows are changed back and brought back together."""
+
+    def sent(number: int) -> tuple[int, int, int]:
+        with Session(shop) as session, session.begin():
+            for n in range(number):
+                lines = [StallLine(text="a"), StallLine(text="b")]
+                label = StallLabel(id=1_000 * number + n, name=f"{number}-{n}")
+                order = StallOrder(title=f"Many {number}", lines=lines, labels=[label])
+                session.add(order)
+        desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
+        which = [{"field": "title", "op": "=", "value": f"Many {number}"}]
+        counts = []
+        for act in (
+            lambda: desk.call("chat-7", None, "db_delete", {**DELETE, "filters": which}),
+            lambda: desk.undo("chat-7", call=desk.history("chat-7")[-1].call, by="ann"),
+            lambda: desk.undo("chat-7", call=desk.history("chat-7")[-1].call, by="ann"),
+        ):
+            statements.clear()
+            result = act()
+            assert not getattr(result, "failed", False), result
+            assert getattr(result, "refusal", None) is None
+            counts.append(len(statements))
+        return counts[0], counts[1], counts[2]
+
+    desk, statements = desk_of(), list[str]()
+    event.listen(shop, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    sent(5)  # what is asked of the database once
+    assert sent(6) == sent(20)
