@@ -25,7 +25,8 @@ profiles.register()
 # what is built on the plugin uses sessions as applications do, or sends SQL of its own
 ONCE = (
     *("tests/cli/", "tests/context/", "tests/conversation/", "tests/examples/"),
-    *("tests/integrations/", "tests/positions/", "tests/project/", "tests/store/", "tests/tools/"),
+    *("tests/inspector/", "tests/integrations/", "tests/positions/", "tests/project/"),
+    *("tests/store/", "tests/tools/"),
 )
 
 # but these run on both series: each kind of statement, unit of work and driver that it uses

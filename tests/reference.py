@@ -12,6 +12,7 @@ PAGES = Path(__file__).parents[1] / "docs" / "reference"
 DOORS = (
     "alfred_refs",
     "alfred_refs.context",
+    "alfred_refs.inspector",
     "alfred_refs.integrations.anthropic",
     "alfred_refs.integrations.langchain",
     "alfred_refs.integrations.mcp",

@@ -9,6 +9,7 @@
 | --- | --- |
 | `commands` | the command group, and all commands but one |
 | `mcp` | `alfred-refs mcp`: serve a toolset by the Model Context Protocol |
+| `inspector` | `alfred-refs inspect`: serve the inspector on this machine |
 | `console` | shared by the commands: options, errors on one line, tables and JSON |
 
 It needs the extra `cli`. Nothing else in the package imports it, and `alfred-refs --help` imports

@@ -1,4 +1,4 @@
-"""The `alfred-refs` command group, and its commands except `mcp` and `doctor`.
+"""The `alfred-refs` command group, and its commands except `mcp`, `doctor` and `inspect`.
 
 >>> from click.testing import CliRunner
 >>> url = engine.url.render_as_string(hide_password=False)
@@ -24,6 +24,7 @@ recipe_2  Toast  -
 | `export`, `import`, `fork`, `forget`, `prune` | making and removing conversations |
 | `audit` | finding keys in logs |
 | `doctor` (`cli.doctor`) | what a toolset makes of an application's classes |
+| `inspect` (`cli.inspector`) | web pages of what models did, and of what waits for a person |
 
 They are for operators, who may log in to the registry's database: all conversations are accessible
 whoever their owners are. Keys are printed only by `show --keys`, `resolve` and `export`.
@@ -63,6 +64,7 @@ from alfred_refs.cli.console import (
     without_passwords,
 )
 from alfred_refs.cli.doctor import doctor
+from alfred_refs.cli.inspector import inspect
 from alfred_refs.cli.mcp import mcp
 
 if TYPE_CHECKING:
@@ -138,6 +140,7 @@ def alfred_refs() -> None:
 
 alfred_refs.add_command(mcp)
 alfred_refs.add_command(doctor)
+alfred_refs.add_command(inspect)
 
 
 # The registry's tables

@@ -93,13 +93,22 @@ class Calls:
         turn: int | None = None,
         ref: str | None = None,
         states: Collection[CallState] | None = None,
+        before: int | None = None,
         limit: int = 1_000,
     ) -> Sequence[CallEntry]:
         """Return calls in order; see `Store.calls`."""
         return self._store.calls(
-            self._address, numbers=numbers, turn=turn, ref=ref, states=states, limit=limit
+            self._address,
+            numbers=numbers,
+            turn=turn,
+            ref=ref,
+            states=states,
+            before=before,
+            limit=limit,
         )
 
-    def changes(self, calls: Collection[int]) -> Sequence[ChangeEntry]:
-        """Return the rows that calls have changed, in order."""
-        return self._store.changes(self._address, calls) if calls else ()
+    def changes(
+        self, calls: Collection[int], after: int = 0, limit: int | None = None
+    ) -> Sequence[ChangeEntry]:
+        """Return the rows that calls have changed, in order; see `Store.changes`."""
+        return self._store.changes(self._address, calls, after, limit) if calls else ()

@@ -372,16 +372,24 @@ class Conversation(ActivityMap):
         return scrub_value(value, refs_of, self.text_keys(), unknown)
 
     def entries(
-        self, entity: type[Any] | Table | str | None = None, *, keys: bool = False
+        self,
+        entity: type[Any] | Table | str | None = None,
+        *,
+        keys: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
     ) -> Iterator[RefEntry]:
         """Iterate over the refs in natural order, read from the store page by page.
 
         Args:
             entity: refs of this entity, mapped class or table only.
             keys: include their keys; for trusted code.
+            after: refs after this one only, known or not, to continue a list.
+            limit: the largest number; `None` for all.
         """
         name = None if entity is None else self._entities.name_of(entity)
-        for entry in self._store.entries(self._address, name):
+        place = None if after is None else parse_ref(after)
+        for entry in self._store.entries(self._address, name, place, limit):
             key = entry.key if keys else None
             ref = entry.ref
             yield RefEntry(str(ref), ref.entity, ref.number, entry.gone, entry.label, key)

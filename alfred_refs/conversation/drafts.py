@@ -160,6 +160,7 @@ class DraftMap(RefMap):
         states: Collection[DraftState] = _PENDING,
         *,
         keys: bool = False,
+        after: str | None = None,
     ) -> Iterator[Draft]:
         """Iterate over drafts in natural order, read from the store page by page.
 
@@ -167,6 +168,7 @@ class DraftMap(RefMap):
             entity: drafts of this entity, mapped class or table only.
             states: drafts in these states only: `"pending"`, `"saved"` or `"discarded"`.
             keys: include the keys that are reserved for their rows; for trusted code.
+            after: drafts after this one only, known or not, to continue a list.
 
         Raises:
             SetupError: there is no such state.
@@ -178,13 +180,19 @@ class DraftMap(RefMap):
                 f"drafts cannot be {unknown[0]!r}", f"give some of {get_args(DraftState)!r}"
             )
         name = None if entity is None else self._entities.name_of(entity)
-        return self._iterate(name, {*states}, keys=keys)
+        place = None if after is None else parse_draft_ref(after)
+        return self._iterate(name, {*states}, place, keys=keys)
 
     def _iterate(
-        self, entity: str | None, states: Collection[DraftState], *, keys: bool
+        self,
+        entity: str | None,
+        states: Collection[DraftState],
+        after: Ref | None = None,
+        *,
+        keys: bool,
     ) -> Iterator[Draft]:
         # a draft that the registry has as pending may turn out to be saved
-        entries = self._store.drafts(self._address, entity, {*states, *_PENDING})
+        entries = self._store.drafts(self._address, entity, {*states, *_PENDING}, after)
         while page := list(islice(entries, _PAGE_SIZE)):
             for entry in self._reconcile({entry.ref: entry for entry in page}).values():
                 if entry.state in states:

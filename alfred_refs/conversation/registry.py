@@ -31,7 +31,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -208,6 +208,8 @@ class RefRegistry(EventSource):
         unused_for: timedelta | None = None,
         owner: str | int | uuid.UUID | EllipsisType | None = ...,
         limit: int | None = None,
+        search: str | None = None,
+        after: tuple[datetime, str] | None = None,
     ) -> Iterator[ConversationInfo]:
         """Iterate over the conversations of all owners, the last used first.
 
@@ -221,15 +223,19 @@ class RefRegistry(EventSource):
             unused_for: only those that were not used for this time.
             owner: only conversations of this owner; `None` for those without owner.
             limit: the largest number to return.
+            search: only those whose id contains this text, in upper or lower case.
+            after: the `used_at` and the id of the last one of a page, to read the next page.
 
         Raises:
             RetentionError: `unused_for` or `limit` is negative.
-            ConversationIdError: the owner is invalid.
+            ConversationIdError: the owner is invalid, or the id in `after`.
         """
         _check_age(unused_for)
         if limit is not None and limit < 0:
             raise RetentionError(f"a limit of {limit!r} conversations", "give at least 0")
-        return self._store.conversations(unused_for, _owner_filter(owner), limit)
+        return self._store.conversations(
+            unused_for, _owner_filter(owner), limit, search=search, after=after
+        )
 
     def count_conversations(
         self,
@@ -359,6 +365,7 @@ class RefRegistry(EventSource):
         *,
         owner: str | int | uuid.UUID | EllipsisType | None = ...,
         limit: int | None = None,
+        after: tuple[datetime, str, int] | None = None,
     ) -> Sequence[tuple[str, str | None, CallEntry]]:
         """Return the calls of all conversations that wait for a person, the oldest first.
 
@@ -367,11 +374,13 @@ class RefRegistry(EventSource):
         Args:
             owner: as for `conversations`.
             limit: the largest number to return; `None` for all.
+            after: `asked_at`, conversation and number of the last one of a page, to read the next
+                page.
 
         Returns:
             the id of the conversation, its owner, and the call.
         """
-        return self._observed.waiting(_owner_filter(owner), limit)
+        return self._observed.waiting(_owner_filter(owner), limit, after)
 
     def stats(self) -> RegistryStats:
         """Return counts over all conversations. For operators: it scans all refs."""

@@ -31,11 +31,13 @@ from __future__ import annotations
 import json
 import re
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from types import EllipsisType
 from typing import Any, Unpack
 
@@ -342,12 +344,20 @@ class MemoryStore:
             return self._open(address, {ref.entity for ref in refs}).drafts_of(refs)
 
     def drafts(
-        self, address: Address, entity: str | None, states: Collection[DraftState]
+        self,
+        address: Address,
+        entity: str | None,
+        states: Collection[DraftState],
+        after: Ref | None = None,
     ) -> Iterator[DraftEntry]:
         with self._lock:
             refs = sorted(r for r in self._open(address).drafts if entity in (None, r.entity))
             drafts = self._open(address, {ref.entity for ref in refs}).drafts_of(refs)
-        return (draft for draft in drafts.values() if draft.state in states)
+        return (
+            draft
+            for ref, draft in drafts.items()
+            if draft.state in states and (after is None or ref > after)
+        )
 
     def values_there(
         self,
@@ -571,6 +581,7 @@ class MemoryStore:
         turn: int | None = None,
         ref: str | None = None,
         states: Collection[CallState] | None = None,
+        before: int | None = None,
         limit: int = 1000,
     ) -> list[CallEntry]:
         with self._lock:
@@ -584,15 +595,27 @@ class MemoryStore:
                 and turn in (None, call.turn)
                 and (ref is None or call.number in changed)
                 and (states is None or call.state in states)
+                and (before is None or call.number < before)
             ]
         return found[max(len(found) - limit, 0) :]
 
-    def changes(self, address: Address, calls: Collection[int]) -> list[ChangeEntry]:
+    def changes(
+        self, address: Address, calls: Collection[int], after: int = 0, limit: int | None = None
+    ) -> list[ChangeEntry]:
         with self._lock:
-            return [change for change in self._open(address).changes if change.call in calls]
+            return [
+                change
+                for change in self._open(address).changes
+                if change.call in calls
+                and change.place > after
+                and (limit is None or change.place <= after + limit)
+            ]
 
     def waiting(
-        self, owner: str | EllipsisType | None = ..., limit: int | None = None
+        self,
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+        after: tuple[datetime, str, int] | None = None,
     ) -> list[tuple[str, str | None, CallEntry]]:
         with self._lock:
             found = [
@@ -601,7 +624,11 @@ class MemoryStore:
                 for call in state.calls.values()
                 if owner in (..., state.owner) and _now_expired(call).state == "waiting"
             ]
-        return sorted(found, key=lambda each: each[2].asked_at)[:limit]
+        found.sort(key=_place_waiting)
+        if after is not None:
+            place = (after[0], Address(after[1]).digest, after[2])
+            found = [each for each in found if _place_waiting(each) > place]
+        return found[:limit]
 
     def is_on(self, connection: Connection) -> bool:  # noqa: ARG002
         return False
@@ -696,11 +723,22 @@ class MemoryStore:
         if any(erased):
             yield sum(erased)
 
-    def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
+    def entries(
+        self,
+        address: Address,
+        entity: str | None = None,
+        after: Ref | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
         with self._lock:
             entries = list(self._open(address).by_ref.values())
         entries.sort(key=lambda entry: entry.ref)
-        return (entry for entry in entries if entity in (None, entry.ref.entity))
+        found = (
+            entry
+            for entry in entries
+            if entity in (None, entry.ref.entity) and (after is None or entry.ref > after)
+        )
+        return islice(found, limit)
 
     def export(self, address: Address) -> Exported:
         with self._lock:
@@ -754,16 +792,23 @@ class MemoryStore:
         unused_for: timedelta | None = None,
         owner: str | EllipsisType | None = ...,
         limit: int | None = None,
+        *,
+        search: str | None = None,
+        after: tuple[datetime, str] | None = None,
     ) -> Iterator[ConversationInfo]:
         with self._lock:
             infos = [state.info(id_) for id_, state in self._conversations.items()]
         latest = None if unused_for is None else _now() - unused_for
+        place = None if after is None else (after[0], Address(after[1]).digest)
         listed = [
             info
             for info in infos
-            if (latest is None or info.used_at <= latest) and owner in (..., info.owner)
+            if (latest is None or info.used_at <= latest)
+            and owner in (..., info.owner)
+            and (search is None or search.lower() in info.id.lower())
+            and (place is None or _place_listed(info) < place)
         ]
-        listed.sort(key=lambda info: info.used_at, reverse=True)
+        listed.sort(key=_place_listed, reverse=True)
         return iter(listed[:limit])
 
     def count_conversations(
@@ -853,6 +898,14 @@ def _edit_draft(draft: DraftEntry, edit: DraftEdit, turn: int) -> DraftEntry | N
         return None
     version = draft.version + (not is_done)
     return replace(draft, content=edit.content, label=label, edited=turn, version=version)
+
+
+def _place_listed(info: ConversationInfo) -> tuple[datetime, uuid.UUID]:
+    return info.used_at, Address(info.id).digest
+
+
+def _place_waiting(found: tuple[str, str | None, CallEntry]) -> tuple[datetime, uuid.UUID, int]:
+    return found[2].asked_at, Address(found[0]).digest, found[2].number
 
 
 def _emptied_call(call: CallEntry) -> CallEntry:

@@ -37,7 +37,8 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import chain, islice
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
 
@@ -392,20 +393,38 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         "number key gone label",
     )
 
-    def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
+    def entries(
+        self,
+        address: Address,
+        entity: str | None = None,
+        after: Ref | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
+        page = _PAGE if limit is None else min(limit, _PAGE)
+        first = after or Ref("", 0)
         entities = self.entities(address)
-        for name in sorted(entities) if entity is None else [entity]:
-            yield from self._entry_pages(self._read, address, name)
+        pages = (
+            self._entry_pages(
+                *(self._read, address, name),
+                after=first.number if name == first.entity else 0,
+                page=page,
+            )
+            for name in (sorted(entities) if entity is None else [entity])
+            if name >= first.entity
+        )
+        return islice(chain.from_iterable(pages), limit)
 
-    def _entry_pages(self, fetch: Fetch, address: Address, entity: str) -> Iterator[Entry]:
+    def _entry_pages(
+        self, fetch: Fetch, address: Address, entity: str, *, after: int = 0, page: int = _PAGE
+    ) -> Iterator[Entry]:
         """Yield the entries of an entity page by page, in the order of their numbers."""
-        values = address_parameters(address) | {"p_entity": entity, "p_limit": _PAGE}
-        number: int | None = 0
+        values = address_parameters(address) | {"p_entity": entity, "p_limit": page}
+        number: int | None = after
         while number is not None:
             rows = fetch(self._PAGE_OF_ENTRIES, values | {"p_number": number})
             for row in rows:
                 yield Entry(Ref(entity, row.number), decode(row.key), row.gone, row.label)
-            number = rows[-1].number if len(rows) == _PAGE else None
+            number = rows[-1].number if len(rows) == page else None
 
     _LAST_NUMBERS = typed_text("""
         SELECT entity, last, drafts, table_name FROM alfred_refs_counter
@@ -521,7 +540,9 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         f"""
         SELECT conversation FROM alfred_refs_conversation
         WHERE {_LISTED}
-        ORDER BY used_at DESC, conversation
+            AND (:p_search IS NULL OR strpos(lower(id), lower(:p_search)) > 0)
+            AND (:p_used_at IS NULL OR (used_at, conversation) < (:p_used_at, :p_after))
+        ORDER BY used_at DESC, conversation DESC
         LIMIT :p_limit
         """,
         "conversation",
@@ -535,8 +556,17 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         unused_for: timedelta | None = None,
         owner: str | EllipsisType | None = ...,
         limit: int | None = None,
+        *,
+        search: str | None = None,
+        after: tuple[datetime, str] | None = None,
     ) -> Iterator[ConversationInfo]:
-        values = _list_parameters(unused_for, owner) | {"p_limit": limit}
+        used_at, id_ = after or (None, None)
+        values = _list_parameters(unused_for, owner) | {
+            "p_limit": limit,
+            "p_search": search,
+            "p_used_at": used_at,
+            "p_after": None if id_ is None else Address(id_).digest,
+        }
         for page in _pages(self._read(self._CHOOSE_LAST_USED, values), _PAGE):
             chosen = [row.conversation for row in page]
             rows = self._read(self._PAGE_OF_CONVERSATIONS, {"p_chosen": chosen, "p_owner": None})

@@ -38,7 +38,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakKeyDictionary
@@ -384,6 +384,7 @@ class PostgresCalls(PostgresRefs):
                 AND (CAST(:p_numbers AS integer[]) IS NULL OR number = ANY (:p_numbers))
                 AND (CAST(:p_call_id AS text) IS NULL OR call_id = :p_call_id)
                 AND (CAST(:p_turn AS integer) IS NULL OR turn = :p_turn)
+                AND (CAST(:p_before AS integer) IS NULL OR number < :p_before)
                 AND (CAST(:p_states AS text[]) IS NULL OR ({_STATE}) = ANY (:p_states))
                 AND (CAST(:p_ref AS text) IS NULL OR number IN (
                     SELECT call FROM alfred_refs_change
@@ -405,6 +406,7 @@ class PostgresCalls(PostgresRefs):
         turn: int | None = None,
         ref: str | None = None,
         states: Collection[CallState] | None = None,
+        before: int | None = None,
         limit: int = 1000,
     ) -> list[CallEntry]:
         rows: Sequence[Any] = self._read_own(
@@ -415,6 +417,7 @@ class PostgresCalls(PostgresRefs):
             p_turn=turn,
             p_ref=ref,
             p_states=None if states is None else list(states),
+            p_before=before,
             p_limit=limit,
         )
         return [call_entry(entry) for _, *entry in rows if entry[0] is not None]
@@ -425,13 +428,18 @@ class PostgresCalls(PostgresRefs):
         LEFT JOIN LATERAL (
             SELECT {_CHANGE} FROM alfred_refs_change
             WHERE conversation = :p_conversation AND call = ANY (:p_numbers)
+                AND place > :p_place
+                AND (CAST(:p_limit AS integer) IS NULL OR place <= :p_place + :p_limit)
         ) AS entry ON true
         WHERE conversation = :p_conversation
         ORDER BY entry.call, entry.place
     """)
 
-    def changes(self, address: Address, calls: Collection[int]) -> list[ChangeEntry]:
-        rows: Sequence[Any] = self._read_own(self._CHANGES, address, p_numbers=list(calls))
+    def changes(
+        self, address: Address, calls: Collection[int], after: int = 0, limit: int | None = None
+    ) -> list[ChangeEntry]:
+        values = {"p_numbers": list(calls), "p_place": after, "p_limit": limit}
+        rows: Sequence[Any] = self._read_own(self._CHANGES, address, **values)
         return [change_entry(entry) for _, *entry in rows if entry[0] is not None]
 
     _WAITING = typed_text(f"""
@@ -440,15 +448,27 @@ class PostgresCalls(PostgresRefs):
         JOIN alfred_refs_conversation AS conversations USING (conversation)
         WHERE calls.state = 'waiting'
             AND (:p_of_any OR conversations.owner IS NOT DISTINCT FROM :p_owner)
+            AND (
+                :p_asked_at IS NULL
+                OR (calls.asked_at, calls.conversation, calls.number)
+                    > (:p_asked_at, :p_after, :p_number)
+            )
         ORDER BY calls.asked_at, calls.conversation, calls.number
         LIMIT :p_limit
     """)
 
     def waiting(
-        self, owner: str | EllipsisType | None = ..., limit: int | None = None
+        self,
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+        after: tuple[datetime, str, int] | None = None,
     ) -> list[tuple[str, str | None, CallEntry]]:
         of_any = owner is ...
+        asked_at, id_, number = after or (None, None, None)
         values = {
+            "p_asked_at": asked_at,
+            "p_after": None if id_ is None else Address(id_).digest,
+            "p_number": number,
             "p_of_any": of_any,
             "p_owner": None if of_any else owner,
             "p_limit": limit,
@@ -572,7 +592,8 @@ class PostgresCalls(PostgresRefs):
             call_entry(row) for row in fetch(self._PAGE_OF_CALLS, values | {"p_number": number})
         ]:
             numbers = [call.number for call in calls]
-            rows: Sequence[Any] = fetch(self._CHANGES, values | {"p_numbers": numbers})
+            of_all = {"p_numbers": numbers, "p_place": 0, "p_limit": None}
+            rows: Sequence[Any] = fetch(self._CHANGES, values | of_all)
             yield calls, [change_entry(entry) for _, *entry in rows if entry[0] is not None]
             number = numbers[-1]
 

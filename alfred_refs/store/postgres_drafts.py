@@ -217,12 +217,21 @@ class PostgresDrafts(PostgresRefs):
     )
 
     def drafts(
-        self, address: Address, entity: str | None, states: Collection[DraftState]
+        self,
+        address: Address,
+        entity: str | None,
+        states: Collection[DraftState],
+        after: Ref | None = None,
     ) -> Iterator[DraftEntry]:
-        return self._draft_pages(self._read, address, entity, states)
+        return self._draft_pages(self._read, address, entity, states, after)
 
     def _draft_pages(
-        self, fetch: Fetch, address: Address, entity: str | None, states: Collection[DraftState]
+        self,
+        fetch: Fetch,
+        address: Address,
+        entity: str | None,
+        states: Collection[DraftState],
+        after: Ref | None = None,
     ) -> Iterator[DraftEntry]:
         """Yield drafts in natural order, page by page."""
         values = address_parameters(address) | {
@@ -230,7 +239,7 @@ class PostgresDrafts(PostgresRefs):
             "p_states": list(states),
             "p_limit": PAGE,
         }
-        last: Ref | None = Ref("", 0)
+        last: Ref | None = after or Ref("", 0)
         while last is not None:
             place = {"p_after_entity": last.entity, "p_number": last.number}
             page = _by_ref(fetch(self._PAGE_OF_DRAFTS, values | place), address)

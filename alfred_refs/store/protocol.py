@@ -32,7 +32,7 @@ them. What a rollback undoes in the application's tables, the session undoes her
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Any, Protocol, Unpack
 
@@ -178,11 +178,21 @@ class Store(Protocol):
         """Return the drafts that are known, in any state; leave out the others."""
 
     def drafts(
-        self, address: Address, entity: str | None, states: Collection[DraftState]
+        self,
+        address: Address,
+        entity: str | None,
+        states: Collection[DraftState],
+        after: Ref | None = None,
     ) -> Iterator[DraftEntry]:
         """Yield all drafts in these states, or those of one entity, in natural order.
 
         They are read page by page: concurrent changes may or may not be included.
+
+        Args:
+            address: of the conversation.
+            entity: only those of this entity; `None` for all.
+            states: only those in one of these states.
+            after: only those after this one, to continue a list.
         """
 
     def values_there(
@@ -362,6 +372,7 @@ class Store(Protocol):
         turn: int | None = None,
         ref: str | None = None,
         states: Collection[CallState] | None = None,
+        before: int | None = None,
         limit: int = 1000,
     ) -> Sequence[CallEntry]:
         """Return calls in order; if there are more than the limit, the last ones.
@@ -373,20 +384,34 @@ class Store(Protocol):
             turn: only those of this turn.
             ref: only those that changed this row.
             states: only those in one of these states.
+            before: only those with lower numbers, to continue a list.
             limit: the largest number to return.
         """
 
-    def changes(self, address: Address, calls: Collection[int]) -> Sequence[ChangeEntry]:
-        """Return the rows that calls changed, in order of the calls and of their places."""
+    def changes(
+        self, address: Address, calls: Collection[int], after: int = 0, limit: int | None = None
+    ) -> Sequence[ChangeEntry]:
+        """Return the rows that calls changed, in order of the calls and of their places.
+
+        Args:
+            address: of the conversation.
+            calls: the numbers of the calls.
+            after: of each call only the rows with higher places.
+            limit: of each call only as many places after that; `None` for all.
+        """
 
     def waiting(
-        self, owner: str | EllipsisType | None = ..., limit: int | None = None
+        self,
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+        after: tuple[datetime, str, int] | None = None,
     ) -> Sequence[tuple[str, str | None, CallEntry]]:
         """Return the calls of all conversations that wait for a decision, the oldest first.
 
         Args:
             owner: as for `conversations`.
             limit: at most so many; not negative.
+            after: only those after the call with this `asked_at`, conversation and number.
 
         Returns:
             the id of the conversation, its owner, and the call.
@@ -487,10 +512,22 @@ class Store(Protocol):
             batch: conversations of one batch, at most.
         """
 
-    def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
+    def entries(
+        self,
+        address: Address,
+        entity: str | None = None,
+        after: Ref | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
         """Yield the entries of all refs, or of one entity's, in natural order.
 
         They are read page by page: refs minted meanwhile may or may not be included.
+
+        Args:
+            address: of the conversation.
+            entity: only refs of this entity; `None` for all.
+            after: only refs after this one, to continue a list.
+            limit: at most so many; not negative.
         """
 
     def export(self, address: Address) -> Exported:
@@ -529,6 +566,9 @@ class Store(Protocol):
         unused_for: timedelta | None = None,
         owner: str | EllipsisType | None = ...,
         limit: int | None = None,
+        *,
+        search: str | None = None,
+        after: tuple[datetime, str] | None = None,
     ) -> Iterator[ConversationInfo]:
         """Yield conversations, the last used first.
 
@@ -539,6 +579,9 @@ class Store(Protocol):
             unused_for: only those that were not used for so long.
             owner: only those of this owner; `None`: those without an owner; `...`: of any owner.
             limit: at most so many; not negative.
+            search: only those whose id contains this text, in any case.
+            after: only those after the conversation with this `used_at` and id, to continue a
+                list.
         """
 
     def count_conversations(

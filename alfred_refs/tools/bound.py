@@ -26,6 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -378,7 +379,12 @@ class BoundToolset:
         return None if answer is None else ToolAnswer(answer)
 
     def approvals(
-        self, conversation: str | None = None, owner: Any = None, *, limit: int | None = None
+        self,
+        conversation: str | None = None,
+        owner: Any = None,
+        *,
+        limit: int | None = None,
+        after: tuple[datetime, str, int] | None = None,
     ) -> list[Approval]:
         """Return the calls that wait for a person, the oldest first.
 
@@ -387,14 +393,22 @@ class BoundToolset:
                 or, without owner, of all owners: that is for operators.
             owner: as for `call`.
             limit: the largest number to return; `None` for all.
+            after: `asked_at`, conversation and number of the last one of a page of all
+                conversations, to read the next page.
         """
         if conversation is not None:
             chat = self.conversation(conversation, owner)
             entries = chat.calls.select(states=["waiting"])
-            return [approval_of(chat.id, chat.owner, each) for each in entries][:limit]
+            found = [(chat.id, chat.owner, each) for each in entries[:limit]]
+            return [approval_of(*each, self.toolset.tables) for each in found]
         ownership = self.toolset.ownership
-        of = ... if owner is None or ownership is None else str(ownership.of(owner).value)
-        return [approval_of(*each) for each in self.registry.waiting_calls(owner=of, limit=limit)]
+        of: Any = ...  # of all owners
+        if ownership is None:
+            of = None  # it opens no others
+        elif owner is not None:
+            of = str(ownership.of(owner).value)
+        waiting = self.registry.waiting_calls(owner=of, limit=limit, after=after)
+        return [approval_of(*each, self.toolset.tables) for each in waiting]
 
     def approve(
         self,
@@ -520,7 +534,10 @@ class BoundToolset:
         *,
         turn: int | None = None,
         ref: str | None = None,
+        call: int | None = None,
+        before: int | None = None,
         limit: int = 100,
+        rows: range | None = None,
     ) -> list[CallRecord]:
         """Return the last calls of a conversation that are kept, the oldest first.
 
@@ -532,13 +549,35 @@ class BoundToolset:
             owner: as for `call`.
             turn: only those of one turn.
             ref: only those that have changed this row.
+            call: only the one of this number.
+            before: only those of lower numbers, to read on.
             limit: the largest number to return.
+            rows: which of the rows that each call has changed, by their places from 0; `None` for
+                all. A record that has not the last ones is not `is_complete`.
         """
         chat = self.conversation(conversation, owner)
-        entries = chat.calls.select(turn=turn, ref=ref, limit=limit)
-        changes = chat.calls.changes([each.number for each in entries])
-        rows = planned_rows(changes, self.toolset.tables, chat)
-        return [record_of(each, rows.get(each.number, ())) for each in entries]
+        entries = chat.calls.select(
+            numbers=None if call is None else [call],
+            turn=turn,
+            ref=ref,
+            before=before,
+            limit=limit,
+        )
+        numbers = [each.number for each in entries]
+        if rows is None:
+            changes, last = chat.calls.changes(numbers), None
+        else:  # and one more, to see whether there is one
+            changes, last = chat.calls.changes(numbers, rows.start, len(rows) + 1), rows.stop
+        more = {each.call for each in changes if last is not None and each.place > last}
+        kept = [each for each in changes if last is None or each.place <= last]
+        tables = self.toolset.tables
+        shown = planned_rows(kept, tables, chat)
+        return [
+            record_of(
+                *(each, shown.get(each.number, ()), tables), is_complete=each.number not in more
+            )
+            for each in entries
+        ]
 
     def changes(
         self,

@@ -498,6 +498,27 @@ def entity_of(table: ToolTable) -> str:
     return f"{' '.join(end.table.entity for end in table.ends)} link"
 
 
+def visible_plan(stored: Any, tables: ToolTables) -> Plan:
+    """Return a stored plan without what is hidden from the model of these tables by now.
+
+    Args:
+        stored: the plan as JSON values; another toolset may have made it.
+        tables: what a model may use.
+    """
+    plan = Plan.model_validate(stored)
+    known = {entity_of(table): table for table in tables}
+    rows, others = [], Counter(plan.others)
+    for row in plan.rows:
+        table = known.get(row.entity)
+        if table is None:
+            others[row.action] += 1
+            continue
+        shown = {name: each for name, each in row.fields.items() if name not in table.hidden}
+        hidden = row.hidden + len(row.fields) - len(shown)
+        rows.append(row.model_copy(update={"fields": shown, "hidden": hidden}))
+    return plan.model_copy(update={"rows": rows, "others": dict(others)})
+
+
 def _new_refs(named: Sequence[Named]) -> dict[EntityKey, str]:
     """Return `new_recipe_1` and so on for rows that are created."""
     numbers, refs = Counter[str](), dict[EntityKey, str]()

@@ -43,7 +43,15 @@ from alfred_refs.tools.arguments import DbDelete
 from alfred_refs.tools.call import Answer, Call, HeldBackError
 from alfred_refs.tools.effects import Recorder, RowChange
 from alfred_refs.tools.errors import in_doubt, plan_changed, rejected
-from alfred_refs.tools.plans import Named, Namer, Plan, PlannedRow, entity_of, make_plan
+from alfred_refs.tools.plans import (
+    Named,
+    Namer,
+    Plan,
+    PlannedRow,
+    entity_of,
+    make_plan,
+    visible_plan,
+)
 from alfred_refs.tools.rules import Writing
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
@@ -598,6 +606,10 @@ class CallRecord:
         at: when it was made.
         seconds: how long it took; `None` if it was not executed.
         changes: what it has done to rows that the model may use.
+        is_complete: whether `changes` has the last of them; see `BoundToolset.history`.
+        plan: what a person was shown of it; `None` if nobody was asked.
+        answer: what the model was answered, as JSON values; `None` if that is not kept. It is for
+            calls that waited for a person, or have a `call_id`.
 
     Example:
         >>> kept = toolset.bind(sessions, registry=registry, journal=True)
@@ -623,9 +635,14 @@ class CallRecord:
     at: datetime
     seconds: float | None
     changes: Sequence[PlannedRow] = ()
+    is_complete: bool = True
+    plan: Plan | None = field(default=None, repr=False)
+    answer: Any = field(default=None, repr=False)
 
 
-def approval_of(conversation: str, owner: str | None, entry: CallEntry) -> Approval:
+def approval_of(
+    conversation: str, owner: str | None, entry: CallEntry, tables: ToolTables
+) -> Approval:
     """Return a stored call that waits as people see it."""
     call_id, edited, _ = (entry.call_id or "").partition(EDITED)
     return Approval(
@@ -634,7 +651,7 @@ def approval_of(conversation: str, owner: str | None, entry: CallEntry) -> Appro
         entry.number,
         entry.tool,
         entry.arguments,
-        Plan.model_validate(entry.plan),
+        visible_plan(entry.plan, tables),
         entry.user,
         call_id or None,
         bool(edited),
@@ -643,8 +660,11 @@ def approval_of(conversation: str, owner: str | None, entry: CallEntry) -> Appro
     )
 
 
-def record_of(entry: CallEntry, rows: Sequence[PlannedRow]) -> CallRecord:
+def record_of(
+    entry: CallEntry, rows: Sequence[PlannedRow], tables: ToolTables, *, is_complete: bool = True
+) -> CallRecord:
     """Return a stored call, with its changes, as people see it."""
+    has_plan = entry.plan is not None and "tool" in entry.plan
     return CallRecord(
         entry.number,
         entry.turn,
@@ -659,4 +679,7 @@ def record_of(entry: CallEntry, rows: Sequence[PlannedRow]) -> CallRecord:
         entry.asked_at,
         entry.seconds,
         rows,
+        is_complete,
+        visible_plan(entry.plan, tables) if has_plan else None,
+        entry.answer,
     )

@@ -455,27 +455,33 @@ class Toolset:
             "masked", lambda: frozenset(each.entity for each in self.tables if masks(each))
         )
 
-    def drafts_of(self, conversation: Conversation) -> list[Draft]:
-        """Return the pending drafts as a model sees them, without hidden columns and keys.
+    def drafts_of(
+        self, conversation: Conversation, drafts: Iterable[Draft] | None = None
+    ) -> list[Draft]:
+        """Return drafts as a model sees them, without hidden columns and keys.
 
         At most three round trips to the registry; empty if the tools have no drafts.
+
+        Args:
+            conversation: the conversation.
+            drafts: some of it; all that are pending if not given.
         """
         if not self.drafts:
             return []
-        drafts = [
+        found = [
             (draft, table)
-            for draft in conversation.drafts()
+            for draft in (conversation.drafts() if drafts is None else drafts)
             for table in (self.tables.of_entity(draft.entity),)
             if table is not None
         ]
         shown = [
             (draft.label, visible_content(table, draft.content, self.tables))
-            for draft, table in drafts
+            for draft, table in found
         ]
         plain = replace_keys(shown, conversation, self.tables.shown, self._setting.limits.text)
         return [
             replace(draft, label=label, content=content)
-            for (draft, _), (label, content) in zip(drafts, plain, strict=True)
+            for (draft, _), (label, content) in zip(found, plain, strict=True)
         ]
 
     @property

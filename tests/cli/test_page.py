@@ -71,4 +71,4 @@ def test_the_page_has_every_command() -> None:
     shown = {shlex.split(command)[1] for command in commands()}
     listed = set(re.findall(r"^\| `([a-z]+)", PAGE.read_text("utf-8"), re.MULTILINE))
 
-    assert shown | {"audit", "mcp"} == listed == set(alfred_refs.commands)
+    assert shown | {"audit", "inspect", "mcp"} == listed == set(alfred_refs.commands)

@@ -101,6 +101,7 @@ RUNNERS = {
     "cli": "cli/test_page.py",
     "context": "context/test_page.py",
     "drafts": "session/drafts/test_page.py",
+    "inspector": "inspector/test_page.py",
     "integrations": "integrations/test_page.py",
     "labels": "project/test_docs.py",
     "listeners": "project/test_docs.py",

@@ -24,7 +24,16 @@ from tests.fix_postgres import DatabasePool, database_pool
 # the wings whose modules each open with an example; a door shows its modules instead
 WINGS = {
     *("sqla", "mapping", "owners", "store", "statements"),
-    *("conversation", "session", "positions", "context", "integrations", "cli", "tools"),
+    *(
+        "conversation",
+        "session",
+        "positions",
+        "context",
+        "integrations",
+        "cli",
+        "tools",
+        "inspector",
+    ),
 }
 MODULES = [
     found.name

@@ -183,6 +183,22 @@ def test_a_call_that_waited_for_too_long_is_expired(store: Store) -> None:
     assert (noted.state, noted.reason) == ("expired", "too late")
 
 
+def test_lists_of_calls_and_of_changed_rows_are_continued(store: Store) -> None:
+    """Calls before a number, the last of them; of each call some places after another."""
+    rows = [replace(DELETED, place=place) for place in (1, 2, 3, 4)]
+    for _ in range(3):
+        store.add_call(CHAT, DONE, rows)
+
+    def places(calls: list[int], after: int, limit: int | None = None) -> list[tuple[int, int]]:
+        return [(each.call, each.place) for each in store.changes(CHAT, calls, after, limit)]
+
+    assert numbers(store.calls(CHAT, before=3)) == [1, 2]
+    assert numbers(store.calls(CHAT, before=3, limit=1)) == [2]
+    assert numbers(store.calls(CHAT, before=1)) == []
+    assert places([1, 3], 1, 2) == [(1, 2), (1, 3), (3, 2), (3, 3)]
+    assert (places([2], 3), places([2], 4), places([2], 0, 0)) == ([(2, 4)], [], [])
+
+
 def test_what_waits_is_listed_over_all_conversations(store: Store) -> None:
     """The oldest first, with the conversation and its owner; of one owner, or of none."""
     for address in (CHAT, OTHER, CHAT):
@@ -196,7 +212,11 @@ def test_what_waits_is_listed_over_all_conversations(store: Store) -> None:
     assert listed("ann") == [("chat-7", "ann", 1), ("chat-7", "ann", 2)]
     assert (listed(None), listed("bob")) == ([("chat-8", None, 1)], [])
     assert (listed(limit=1), listed("ann", 0)) == ([("chat-7", "ann", 1)], [])
-    [_, (_, _, call), _] = store.waiting()
+    [first, (_, _, call), last] = store.waiting()
+    after = (first[2].asked_at, first[0], first[2].number)
+    assert [call.number for _, _, call in store.waiting(after=after)] == [1, 2]
+    assert list(store.waiting("ann", 1, after)) == [last]
+    assert list(store.waiting(after=(last[2].asked_at, last[0], last[2].number))) == []
     assert [call] == store.calls(OTHER, states=["waiting"])
 
 

@@ -17,7 +17,7 @@ from alfred_refs import (
     RegistryStats,
     UnknownConversationError,
 )
-from alfred_refs.mapping.keys import EntityKey, Ref
+from alfred_refs.mapping.keys import EntityKey, Ref, parse_ref
 from alfred_refs.store import Activity, Address, NewDraft, Store
 
 CHAT = Address("chat-7", "ann")
@@ -544,6 +544,22 @@ def test_many_refs_are_listed_in_natural_order(store: Store) -> None:
     assert list(store.entries(CHAT, "order")) == []
 
 
+def test_a_list_of_refs_is_continued_after_a_ref(store: Store) -> None:
+    """Of all entities or of one, with as many as are asked for; that ref may be unknown."""
+    store.refer(CHAT, new_keys("recipe", 12) + new_keys("meal_plan", 3))
+
+    def listed(entity: str | None, after: str | None, limit: int | None = None) -> list[str]:
+        place = None if after is None else parse_ref(after)
+        return [str(entry.ref) for entry in store.entries(CHAT, entity, place, limit)]
+
+    assert listed(None, None, 4) == ["meal_plan_1", "meal_plan_2", "meal_plan_3", "recipe_1"]
+    assert listed(None, "meal_plan_2", 2) == ["meal_plan_3", "recipe_1"]
+    assert listed(None, "meal_plan_9", 1) == ["recipe_1"]
+    assert listed("recipe", "recipe_9") == ["recipe_10", "recipe_11", "recipe_12"]
+    assert listed("meal_plan", "recipe_1") == []
+    assert (listed(None, "zoo_1"), listed(None, None, 0)) == ([], [])
+
+
 def test_another_owner_lists_nothing(store: Store) -> None:
     """A conversation of another owner is unknown when it is listed, too."""
     begin(store)
@@ -597,6 +613,24 @@ def test_the_last_used_are_listed_first_of_an_owner_or_of_all(store: Store) -> N
     assert (listed(limit=2), listed("ann", 1), listed(limit=0)) == (["a", "d"], ["a"], [])
     assert (listed("ann", 9, NOW), listed("ann", 9, AGES)) == (["a", "c"], [])
     assert [store.count_conversations(None, owner) for owner in (..., "ann", None)] == [4, 2, 1]
+
+
+def test_a_list_of_conversations_is_searched_and_continued(store: Store) -> None:
+    """By part of an id, in any case; after the last one of the page before."""
+    for id_ in ("Talk_1", "talk-2", "other", "TALK_3"):
+        store.begin_turn(Address(id_, "ann"))
+
+    def listed(search: str | None, size: int = 2) -> list[str]:
+        pages, after = [], None
+        while page := [*store.conversations(None, "ann", size, search=search, after=after)]:
+            pages += [info.id for info in page]
+            after = (page[-1].used_at, page[-1].id)
+        return pages
+
+    assert listed(None) == ["TALK_3", "other", "talk-2", "Talk_1"]
+    assert listed("talk") == ["TALK_3", "talk-2", "Talk_1"]
+    assert listed("lk_", 1) == ["TALK_3", "Talk_1"]  # no wildcard
+    assert (listed("%"), listed("\\")) == ([], [])
 
 
 def test_pruning_forgets_what_was_not_used_for_so_long(store: Store) -> None:

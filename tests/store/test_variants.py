@@ -46,6 +46,7 @@ REFS = [Ref("recipe", 1), Ref("order", 2), Ref("line", 1), Ref("tag", 9)]
 ONE, TWO, THREE, FOUR = (Ref("recipe", number, draft=True) for number in (1, 2, 3, 4))
 CONTENT = '{"name": "Soup", "minutes": 1e22, "note": "\\ud83c"}'
 ALL = get_args(DraftState)
+PAST, FUTURE = (datetime(year, 1, 1, tzinfo=UTC) for year in (2000, 2100))
 ASKED = NewCall("db_delete", {"note": "\ud83c\0", "n": 1e22}, "waiting", "model", "ann", "call_1")
 DONE = NewCall("undo", [], "done", "user", plan={}, token="t", answer=0, undoes=1, seconds=0.1)
 CHANGED = [
@@ -75,6 +76,7 @@ CALLS: list[Callable[[Store], object]] = [
     lambda store: store.entities(CHAT),
     lambda store: store.entries(CHAT),
     lambda store: store.entries(CHAT, "order"),
+    lambda store: store.entries(CHAT, None, Ref("order", 1), 1),
     # drafts
     lambda store: store.draft(CHAT, [NewDraft("recipe", CONTENT, "Soup")] * 4),
     lambda store: store.draft(CHAT, [NewDraft("plan", "{}")], turn=7),
@@ -90,6 +92,7 @@ CALLS: list[Callable[[Store], object]] = [
     lambda store: store.read_drafts(CHAT, [ONE, TWO, THREE, Ref("recipe", 9, draft=True)]),
     lambda store: store.drafts(CHAT, None, ALL),
     lambda store: store.drafts(CHAT, "plan", ["pending"]),
+    lambda store: store.drafts(CHAT, None, ALL, Ref("recipe", 2, draft=True)),
     # activity
     lambda store: store.note(CHAT, [Activity(SOUP, "read", ["b", "a"])], "model"),
     lambda store: store.note(CHAT, [Activity(SOUP, "read", [])], "model"),
@@ -126,11 +129,14 @@ CALLS: list[Callable[[Store], object]] = [
     lambda store: store.calls(
         CHAT, numbers=[1, 2], call_id="call_1", turn=1, ref="recipe_1", states=["waiting"], limit=9
     ),
+    lambda store: store.calls(CHAT, before=3, limit=1),
     lambda store: store.calls(COPY, states=["expired"]),
     lambda store: store.calls(TAKEN),
     lambda store: store.changes(CHAT, [3, 1]),
+    lambda store: store.changes(CHAT, [3, 1], 1, 1),
     lambda store: store.waiting(),
     lambda store: store.waiting("bob", 3),
+    lambda store: store.waiting(after=(PAST, CHAT.id, 1)),
     lambda store: store.forget(COPY),
     lambda store: store.add_call(CHAT, replace(ASKED, call_id="b", expires_in=timedelta())),
     lambda store: sum(store.expire_calls(1)),
@@ -148,6 +154,7 @@ CALLS: list[Callable[[Store], object]] = [
     lambda store: store.describe(CHAT.id),
     # not in order: whether forking its source counts as use of that depends on the hour
     lambda store: sorted(store.conversations(timedelta(), limit=9), key=lambda info: info.id),
+    lambda store: sorted(i.id for i in store.conversations(search="T-", after=(FUTURE, "x"))),
     lambda store: store.count_conversations(timedelta(), None),
     lambda store: store.stats(),
     lambda store: store.add_call(COPY, replace(DONE, state="rejected"), CHANGED),

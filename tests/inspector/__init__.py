@@ -1,0 +1,1 @@
+"""The inspector: pages, decisions, security, and a browser."""
