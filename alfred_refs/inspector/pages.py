@@ -20,7 +20,7 @@ Limits: the methods block. Those for asynchronous toolsets are called in a green
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -193,9 +193,11 @@ class Pages:
         for record in records:
             turn_of(record.turn)["calls"].append(record)
         if before is None and ref is None:
-            for entry in opened.chat.activity(_TURNS).entries:
-                if entry.ref.entity in self._tables.shown:
-                    turn_of(entry.last_turn)["rows"].append(entry)
+            active = opened.chat.activity(_TURNS).entries
+            entries = [each for each in active if each.ref.entity in self._tables.shown]
+            labels = self._labels(opened, [(each.ref.entity, each.label) for each in entries])
+            for entry, label in zip(entries, labels, strict=True):
+                turn_of(entry.last_turn)["rows"].append(replace(entry, label=label))
             for step in opened.chat.steps(_TURNS):
                 turn_of(step.turn)["steps"].append((step.number, pretty(json.loads(step.content))))
         waiting = [] if before or ref else self._desk.approvals(id_, opened.owner, limit=_CALLS)
@@ -267,7 +269,7 @@ class Pages:
             else opened.chat.entries(entity, keys=keys, after=after, limit=_REFS + 1)
         )
         refs, more = _page(found, _REFS)
-        labels = self._without_keys(opened, [each.label for each in refs])
+        labels = self._labels(opened, [(each.entity, each.label) for each in refs])
         return {
             "opened": opened,
             "entity": entity,
@@ -352,6 +354,15 @@ class Pages:
     def _plan(self, opened: Opened, plan: Plan) -> Plan:
         shown = self._without_keys(opened, plan.model_dump(exclude={"token"}))
         return Plan.model_validate({**shown, "token": plan.token})  # a digest looks like a key
+
+    def _labels(
+        self, opened: Opened, labels: Sequence[tuple[str, str | None]]
+    ) -> Sequence[str | None]:
+        """Return labels, by entity, as the model may see them."""
+        masked = self._desk.toolset.masked
+        shown = [None if entity in masked else label for entity, label in labels]
+        cleaned: list[str | None] = self._without_keys(opened, shown)
+        return cleaned
 
     def _without_keys(self, opened: Opened, value: Any) -> Any:
         return self._desk.cover(opened.info.id, opened.owner, value)
