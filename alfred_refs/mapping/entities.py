@@ -45,6 +45,7 @@ from alfred_refs.mapping.key_columns import (
     KeyColumns,
     is_in_table,
     item_type,
+    key_part,
     key_table,
     key_type_of,
     names_other_column,
@@ -99,9 +100,7 @@ class ClassKeys:
     def key_of(self, identity: Sequence[Any]) -> Key:
         """Return the key of a row, given its identity: the values of its primary key columns."""
         pairs = zip(self.identity, identity, strict=True)
-        parts: list[Key] = [
-            value if column is None else column.to_key(value) for column, value in pairs
-        ]
+        parts: list[Key] = [key_part(column, value) for column, value in pairs]
         return parts[0] if len(parts) == 1 else tuple(parts)
 
 

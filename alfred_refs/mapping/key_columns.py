@@ -55,6 +55,7 @@ from sqlalchemy import (
     JSON,
     Column,
     ColumnElement,
+    Enum,
     Integer,
     String,
     Table,
@@ -70,7 +71,16 @@ from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.errors import EntityNameError, KeyColumnError
-from alfred_refs.mapping.keys import KEY, EntityKey, Key, KeyType, RefPolicy, is_entity_name
+from alfred_refs.mapping.keys import (
+    KEY,
+    EntityKey,
+    Key,
+    KeyType,
+    RefPolicy,
+    is_entity_name,
+    part_of,
+    value_of,
+)
 
 # Columns that hold keys
 
@@ -172,6 +182,21 @@ class AlternateKey:
         return cast("Column[Any]", self.columns[1]())
 
 
+# Primary keys, in which some columns may hold data
+
+
+def key_part(column: KeyColumn | None, value: Any) -> Any:
+    """Return the part of a row's key for the value of a primary key column; `None` for data."""
+    return part_of(value) if column is None else column.to_key(value)
+
+
+def key_value(column: KeyColumn | None, part: Any, type_: TypeEngine[Any]) -> Any:
+    """Return the value of a primary key column of a SQL type, given the part of a row's key."""
+    if column is not None:
+        return column.from_key(part)
+    return value_of(part, python_type_of(undecorated_type(type_)))
+
+
 # SQL types of keys
 
 
@@ -182,9 +207,9 @@ def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:
         return "uuid"
     if isinstance(type_, Integer) or python_type_of(type_) is int:
         return "integer"
-    if isinstance(type_, String) or python_type_of(type_) is str:
-        return "string"
-    return None
+    # an `Enum` is a `String` and may have members of an enumeration
+    is_text = isinstance(type_, String) and not isinstance(type_, Enum)
+    return "string" if is_text or python_type_of(type_) is str else None
 
 
 def python_type_of(type_: TypeEngine[Any]) -> type[Any] | None:

@@ -2,7 +2,8 @@
 
 A ref is the name of a row that a language model sees: `{entity}_{number}` for a saved row,
 `gen_{entity}_{number}` for a draft. A key is a value of a primary or foreign key column: a
-`uuid.UUID`, an `int`, a `str`, or a tuple of these for a composite key.
+`uuid.UUID`, an `int`, a `str`, or a tuple of these for a composite key. Values of other types in a
+primary key, such as dates, are texts in keys: `part_of` and `value_of` convert them.
 
 >>> parse_ref("meal_plan_2")
 Ref(entity='meal_plan', number=2, draft=False)
@@ -25,10 +26,13 @@ Everything here is a pure value: whether a ref exists, and which key it stands f
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 # Refs
@@ -223,6 +227,57 @@ def _split_parts(data: bytes) -> Iterator[bytes]:
         end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
         yield data[_LENGTH_BYTES:end]
         data = data[end:]
+
+
+# Parts of keys that are data
+
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+# Python type of a primary key column that holds data -> value to text and back; subclasses first
+_PARTS: Mapping[type[Any], tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    bool: (str, "True".__eq__),
+    dt.datetime: (lambda value: _in_utc(value).isoformat(), dt.datetime.fromisoformat),
+    dt.date: (dt.date.isoformat, dt.date.fromisoformat),
+    dt.time: (dt.time.isoformat, dt.time.fromisoformat),
+    dt.timedelta: (
+        lambda value: str(value // _MICROSECOND),
+        lambda text: int(text) * _MICROSECOND,
+    ),
+    Decimal: (lambda value: str(value.normalize()), Decimal),
+    float: (repr, float),
+    bytes: (bytes.hex, bytes.fromhex),
+}
+
+
+def _in_utc(value: dt.datetime) -> dt.datetime:
+    return value if value.tzinfo is None else value.astimezone(dt.UTC)
+
+
+def is_key_part(kind: type[Any]) -> bool:
+    """Return whether values of a Python type may be in the primary key of rows with refs."""
+    return issubclass(kind, (uuid.UUID, int, str, enum.Enum, *_PARTS))
+
+
+def part_of(value: Any) -> Any:
+    """Return a value of a primary key column that holds data as a part of a key.
+
+    >>> part_of(date(2026, 5, 1)), value_of(part_of(date(2026, 5, 1)), date)
+    ('2026-05-01', datetime.date(2026, 5, 1))
+    """
+    if isinstance(value, enum.Enum):
+        return value.name
+    to_text = next((pair[0] for kind, pair in _PARTS.items() if isinstance(value, kind)), None)
+    return value if to_text is None else to_text(value)
+
+
+def value_of(part: Any, kind: type[Any] | None) -> Any:
+    """Return the value of a primary key column of a Python type, given the part of a key."""
+    if kind is None or not isinstance(part, str):
+        return part
+    if issubclass(kind, enum.Enum):
+        return kind[part]
+    from_text = next((pair[1] for each, pair in _PARTS.items() if issubclass(kind, each)), None)
+    return part if from_text is None else from_text(part)
 
 
 def spells_uuid(text: str) -> bool:

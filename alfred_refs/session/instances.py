@@ -38,7 +38,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from weakref import WeakSet, ref
 
-from sqlalchemy import BindParameter
+from sqlalchemy import BindParameter, inspect
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
@@ -48,7 +48,7 @@ from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownRefError
 from alfred_refs.mapping.entities import ClassKeys, Entities
-from alfred_refs.mapping.key_columns import KeyColumn, keys_in, texts_in, with_keys
+from alfred_refs.mapping.key_columns import KeyColumn, key_value, keys_in, texts_in, with_keys
 from alfred_refs.mapping.keys import EntityKey, Key, parse_draft_ref, parse_ref, token_of
 from alfred_refs.mapping.labels import Label
 from alfred_refs.session.attributes import (
@@ -126,10 +126,11 @@ class PendingRefs:
             return self.value(keys.identity[0], ident)
         entity = self._entities.name_of(class_)
         [key] = self._conversation.resolve_pairs([(ident, entity)])
-        if not isinstance(key, tuple):  # of another class with refs of the same entity
-            raise UnknownRefError(ident, entity)
-        parts = zip(keys.identity, key, strict=True)
-        return tuple(part if column is None else column.from_key(part) for column, part in parts)
+        primary = inspect(class_).mapper.primary_key
+        if not isinstance(key, tuple) or len(key) != len(primary):
+            raise UnknownRefError(ident, entity)  # of another class with refs of the same entity
+        parts = zip(keys.identity, key, primary, strict=True)
+        return tuple(key_value(column, part, own.type) for column, part, own in parts)
 
     def records(
         self, class_: type[Any], records: Iterable[Mapping[str, Any]]

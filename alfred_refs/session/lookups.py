@@ -59,7 +59,7 @@ from alfred_refs.conversation.draft_content import model_of
 from alfred_refs.conversation.draft_rows import by_entity
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn
+from alfred_refs.mapping.key_columns import KeyColumn, key_part, key_value
 from alfred_refs.mapping.keys import EntityKey, Key, parse_ref
 from alfred_refs.owners import Confinement
 
@@ -90,13 +90,13 @@ class Identity:
     def values_of(self, key: Key) -> list[Any]:
         """Return the values of the columns in the row of a key."""
         parts = key if isinstance(key, tuple) else (key,)
-        each = zip(self.key_columns, parts, strict=True)
-        return [part if column is None else column.from_key(part) for column, part in each]
+        each = zip(self.key_columns, parts, self.columns, strict=True)
+        return [key_value(key_column, part, column.type) for key_column, part, column in each]
 
     def key_of(self, values: Sequence[Any]) -> Key:
         """Return the key of the row with these values of the columns."""
         each = zip(self.key_columns, values, strict=True)
-        parts = [value if column is None else column.to_key(value) for column, value in each]
+        parts = [key_part(column, value) for column, value in each]
         return parts[0] if len(parts) == 1 else tuple(parts)
 
 

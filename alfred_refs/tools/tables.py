@@ -24,13 +24,12 @@ A list can be edited by position (`lists_of`) if its table is listed and may be 
 position is not read-only; the position may be hidden. Arrays and JSON can be edited where their
 column can be updated.
 
-Limits: rows whose primary key is of a type other than UUID, integer or text cannot be listed, nor
-can rows that are read from a union of tables and may be changed.
+Limits: rows whose primary key has lists, documents or values of the application's own classes
+cannot be listed, nor can rows that are read from a union of tables and may be changed.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -47,6 +46,8 @@ from alfred_refs.mapping import (
     Entities,
     Key,
     KeyColumn,
+    is_key_part,
+    key_value,
     python_type_of,
     root_of,
     undecorated_type,
@@ -334,7 +335,7 @@ class ToolTable:
     def has_own_part(self, columns: Iterable[Column[Any]]) -> bool:
         """Return whether one of the columns is among `own_parts`."""
         attributes = inspect(self.model).mapper.column_attrs
-        parts = [attributes[name].columns[0] for name in self.own_parts]
+        parts = [column for name in self.own_parts for column in attributes[name].columns]
         return any(column is part for column in columns for part in parts)
 
     @property
@@ -433,11 +434,10 @@ class ToolTable:
         if len(parts) != len(self.identity):
             return []
         columns = inspect(self.model).mapper.primary_key
-        values = [
-            part if key_column is None else key_column.from_key(part)
-            for key_column, part in zip(self.keys.identity, parts, strict=True)
+        return [
+            sqla.key_parameter(key_value(key_column, part, column.type), column.type)
+            for key_column, part, column in zip(self.keys.identity, parts, columns, strict=True)
         ]
-        return [sqla.key_parameter(v, c.type) for v, c in zip(values, columns, strict=True)]
 
     def statement(self, name: Hashable, make: Callable[[], Select[Any]]) -> Select[Any]:
         """Return a cached statement: SQLAlchemy takes long to build one.
@@ -980,10 +980,10 @@ def _check_identity(mapper: Mapper[Any]) -> None:
         kind = python_type_of(undecorated_type(column.type))
         if kind is None:  # the type does not declare one
             continue
-        if not issubclass(kind, uuid.UUID | int | str) or kind is bool:
+        if not is_key_part(kind):
             raise SetupError(
                 f"rows of {mapper.class_.__qualname__!r} are told apart by {column.key!r}, a "
-                f"{kind.__name__}, and refs name rows by UUIDs, integers and texts",
+                f"{kind.__name__}, by which refs cannot name rows",
                 "leave the class out of models, or map it by another primary key",
             )
 
@@ -1002,9 +1002,9 @@ def _table(
     keys = entities.of_class(model)
     refuse_pydantic_without_mixin(model, keys.all)
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
-    repeated = _inherited_attributes(mapper) - {*identity}
+    repeated = {n: c for n, c in _inherited_attributes(mapper).items() if n not in identity}
     attributes = sorted(keys.attributes.values(), key=lambda each: each.key not in identity)
-    parts = _own_parts(mapper, keys, identity)
+    parts = _own_parts(mapper, keys, repeated)
     hidden = {*hidden, *((mapper, name) for name in parts)}
     columns = {
         attribute.key: _column(
@@ -1040,39 +1040,55 @@ def _table(
 
 
 def _own_parts(
-    mapper: Mapper[Any], keys: ClassKeys, identity: Sequence[str]
-) -> dict[str, ColumnElement[Any]]:
+    mapper: Mapper[Any], keys: ClassKeys, repeated: Mapping[str, Column[Any]]
+) -> dict[str, Column[Any]]:
     """Return the parts of a composite key that are UUIDs and reference no row, by attribute.
 
     A ref names a row by its whole key. A ref of such a part would look like another row of the
     same table.
+
+    Args:
+        mapper: of the class.
+        keys: of the class.
+        repeated: the attributes of joined inheritance that repeat a key, with the base's columns.
     """
     if keys.own_entity is not None or sqla.is_association(mapper):
         return {}
-    columns = {name: mapper.column_attrs[name].columns[0] for name in identity}
+    columns = {mapper.get_property_by_column(each).key: each for each in mapper.primary_key}
     return {
         name: column
-        for name, column in columns.items()
-        if name in keys.primary
+        for name, column in {**columns, **repeated}.items()
+        if name in keys.all
         and isinstance(column, Column)
         and not column.foreign_keys
         and "ref" not in column.info
     }
 
 
-def _inherited_attributes(mapper: Mapper[Any]) -> set[str]:
-    """Return the attributes whose values joined inheritance copies from a table of a base class.
+def _inherited_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """Return the attributes whose values joined inheritance copies, with the columns of the base.
 
     These are keys of the tables of subclasses. A flush writes them; a value of their own would
     move half of the row.
     """
-    columns = [
-        column
+    equal = {
+        column: other
         for each in mapper.iterate_to_root()
         if each.inherit_condition is not None
-        for column, _ in sqla.equalities_in(each.inherit_condition, cast(Table, each.local_table))
-    ]
-    return {*sqla.attributes_of(mapper, columns).values()}
+        for column, other in sqla.equalities_in(
+            each.inherit_condition, cast(Table, each.local_table)
+        )
+    }
+    names = sqla.attributes_of(mapper, equal)
+    return {names[column]: _last(column, equal) for column in names}
+
+
+def _last(column: Column[Any], equal: Mapping[Column[Any], Column[Any]]) -> Column[Any]:
+    """Follow equalities from a column to the last one."""
+    remaining = {**equal}
+    while column in remaining:
+        column = remaining.pop(column)
+    return column
 
 
 def _column(

@@ -26,7 +26,7 @@ from alfred_refs.cli.mcp import reflect_desk
 from alfred_refs.store import schema
 from tests.fix_postgres import connected
 from tests.integrations import shop
-from tests.integrations.bare import KEYS, LEFT_OUT, fill, make
+from tests.integrations.bare import KEYS, fill, make
 from tests.integrations.conftest import shop_databases, shop_engine
 
 __all__ = ["shop_databases", "shop_engine"]
@@ -350,12 +350,11 @@ def test_remarks_describe_a_reflected_database(bare_url: str) -> None:
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert lines[0].startswith(
-        "28 tables, read only: User, companies, countries, counts, events, "
+        "29 tables, read only: User, companies, countries, counts, days, events, "
     )
     assert "people by first_name and last_name" in lines[1]
     assert lines[2:] == [
         "left out: audit_lines, because it has no primary key",
-        f"left out: days, because {LEFT_OUT['days']}",
         f"refs are kept in memory: {FORGOTTEN}",
     ]
 

@@ -1,19 +1,20 @@
-"""Names of entities."""
+"""Names of entities, and types of keys."""
 
 from __future__ import annotations
 
+import enum
 import subprocess
 import sys
 import uuid
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Column, MetaData, Table, Uuid
+from sqlalchemy import Column, Enum, MetaData, Table, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import EntityNames
+from alfred_refs.mapping.key_columns import EntityNames, key_type_of
 from alfred_refs.store.memory import MemoryStore
 from tests.models import MealPlan
 
@@ -173,3 +174,11 @@ def test_a_table_of_two_entity_names_is_refused_at_each_use() -> None:
     names = EntityNames(RefPolicy(names={"things": "thing"}))
     found = [names.of_table(table_of(each)) for each in (Other, Second)]
     assert found == ["other", "thing"]
+
+
+def test_members_of_an_enumeration_are_data() -> None:
+    """They are no texts, though `Enum` is a kind of `String`; choices that are texts are."""
+    kind = enum.Enum("kind", ["RED", "BLUE"])
+
+    assert key_type_of(Enum(kind)) is None
+    assert key_type_of(Enum("red", "blue")) == "string"

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, create_engine, join, select
+from sqlalchemy import Engine, ForeignKey, ForeignKeyConstraint, create_engine, join, select
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -42,6 +42,30 @@ class Pair(Base):
     one: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     two: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     name: Mapped[str]
+
+
+class Noted(Pair):
+    """A joined subclass, whose table has the same names."""
+
+    __tablename__ = "uuid_noted"
+
+    one: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    two: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
+
+    __table_args__ = (ForeignKeyConstraint([one, two], [Pair.one, Pair.two]),)
+
+
+class Renamed(Pair):
+    """A joined subclass, whose table has other names."""
+
+    __tablename__ = "uuid_renamed"
+
+    first: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    second: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
+
+    __table_args__ = (ForeignKeyConstraint([first, second], [Pair.one, Pair.two]),)
 
 
 class Document(Base):
@@ -107,7 +131,7 @@ def desk() -> BoundToolset:
     with Session(engine) as plain:
         plain.add_all([Pair(name="first"), Tenant()])
         plain.commit()
-    toolset = Toolset([Pair, Tenant, Document], expect="optional")
+    toolset = Toolset([Pair, Tenant, Document, Noted, Renamed], expect="optional")
     registry = RefRegistry(store=MemoryStore())
     return toolset.bind(sessionmaker(engine, class_=RefSession), registry=registry)
 
@@ -142,6 +166,17 @@ def test_tools_make_such_rows(desk: BoundToolset) -> None:
     assert len({each["_ref"] for each in documents}) == 2
     found = call(desk, "db_read", "uuid_documents", order_by="name")["rows"]
     assert found == documents
+
+
+@pytest.mark.parametrize("table", ["uuid_noted", "uuid_renamed"])
+def test_so_do_rows_of_a_joined_subclass(desk: BoundToolset, table: str) -> None:
+    """Whatever the parts of the key are called in its table; they are not shown."""
+    [made] = call(desk, "db_create", table, data={"name": "second", "note": "n"})["rows"]
+    assert made == {"_ref": "pair_1", "name": "second", "note": "n"}
+
+    filters = [{"field": "_ref", "op": "=", "value": "pair_1"}]
+    [changed] = call(desk, "db_update", table, filters=filters, data={"note": "x"})["rows"]
+    assert call(desk, "db_read", table)["rows"] == [changed] == [{**made, "note": "x"}]
 
 
 def test_the_description_has_no_rule_about_hidden_parts(desk: BoundToolset) -> None:
