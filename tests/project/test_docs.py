@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import sqlglot
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, create_engine, event, select
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import RefRegistry, RefSession
+from alfred_refs.tools import Toolset
 from examples import typed
 from examples.picture import picture
 from tests import readme, reference
@@ -54,6 +55,34 @@ def test_the_first_program_of_the_registry_prints_what_the_page_says(engine: Eng
     program, expected = readme.page_programs(DOCS / "registry.md")[0]
 
     assert readme.run(program, {"engine": engine}) == expected != ""
+
+
+class PlateBase(DeclarativeBase):
+    """The class of the section on replicas."""
+
+
+class Plate(PlateBase):
+    """A row to read from a replica."""
+
+    __tablename__ = "plates"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+
+
+def test_replicas_are_read_and_nothing_else(engine: Engine) -> None:
+    """By the last programs of the page on poolers; a connection that only reads is the replica."""
+    PlateBase.metadata.create_all(engine)
+    RefRegistry(engine).create_tables()
+    replica = create_engine(engine.url, execution_options={"postgresql_readonly": True})
+    sent: list[str] = []
+    event.listen(replica, "before_cursor_execute", lambda *given: sent.append(given[2]))
+    names = {"primary": engine, "replica": replica, "toolset": Toolset([Plate])}
+    programs = readme.page_programs(DOCS / "poolers.md")[-2:]
+
+    assert [readme.run(program, names) for program, _ in programs] == [text for _, text in programs]
+    assert len(sent) > 1
+    replica.dispose()
 
 
 @pytest.mark.slow
