@@ -80,7 +80,7 @@ def test_replicas_are_read_and_nothing_else(engine: Engine) -> None:
     names = {"primary": engine, "replica": replica, "toolset": Toolset([Plate])}
     programs = readme.page_programs(DOCS / "poolers.md")[-2:]
 
-    assert [readme.run(program, names) for program, _ in programs] == [text for _, text in programs]
+    assert [readme.run(program, names) for program, _ in programs] == [each[1] for each in programs]
     assert len(sent) > 1
     replica.dispose()
 
