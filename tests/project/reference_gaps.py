@@ -1,9 +1,9 @@
 """`python -m tests.project.reference_gaps`: what the docstrings of public names lack.
 
-For each entry of `docs/reference`, and each public method, property and parameter of it: a summary
-line, a description of each parameter, a type for each parameter and result, `Raises` where the body
-raises an error of the package, and a runnable `Example` of the entry. Summary lines with a turn of
-`wording.TURNS` are listed too. It is a report, not a gate.
+For each entry of `docs/reference`, and each public method and property of it: a summary line, a
+description and a type for each parameter, `Raises` where the body raises an error of the package,
+and a runnable `Example` of the entry. Summary lines with a turn of `wording.TURNS` are listed too.
+It is a report, not a gate.
 """
 
 from __future__ import annotations
