@@ -17,6 +17,7 @@ DOORS = (
     "alfred_refs.integrations.langchain",
     "alfred_refs.integrations.mcp",
     "alfred_refs.integrations.openai_agents",
+    "alfred_refs.integrations.opentelemetry",
     "alfred_refs.integrations.pydantic_ai",
     "alfred_refs.integrations.reflect",
     "alfred_refs.positions",

@@ -193,6 +193,11 @@ class SessionConversation(ActivityMap):
         return self._opened._turn
 
     @property
+    def known_turn(self) -> int | None:
+        """The turn, if it is known without a round trip."""
+        return self._working_turn
+
+    @property
     def turn(self) -> int:
         """See `Conversation.turn`."""
         return self._opened.turn

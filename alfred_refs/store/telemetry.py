@@ -18,17 +18,17 @@ of `RegistryEvents` get the events, and the logger `alfred_refs` the lines:
 What is where:
 
 - `Counts`: sums of this process since the registry was made;
-- `RoundTrip`, `Refusal` and `ToolCall`: the frozen values that listeners get;
-- log lines: DEBUG for each round trip and refusal, INFO for conversations that are forgotten or
-  imported, WARNING for raw keys and for conversations of other owners, ERROR for listeners that
-  raise.
+- `RoundTrip`, `Refusal`, `StartedCall` and `ToolCall`: the frozen values that listeners get;
+- log lines: DEBUG for each round trip and refusal of a ref, INFO for calls that are refused and
+  for conversations that are forgotten or imported, WARNING for raw keys and for conversations of
+  other owners, ERROR for listeners that raise.
 
 No key is in any of them, at any level, not even as the text of a ref that was refused.
 
 Limits: a call of the store counts as one round trip, by the promise of `Store`; methods that read
 page by page, and those of operators, are not counted. A listener that raises is logged and
-counted, and the work continues. There are no timers or exporters: `docs/telemetry.md` shows how to
-connect OpenTelemetry.
+counted, and the work continues. There are no timers or exporters here:
+`alfred_refs.integrations.opentelemetry` traces calls, and `docs/telemetry.md` shows metrics.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from alfred_refs.errors import (
 from alfred_refs.store.protocol import Store
 from alfred_refs.store.values import Address
 
-__all__ = ["Counts", "Refusal", "RegistryEvents", "RoundTrip", "ToolCall"]
+__all__ = ["Counts", "Refusal", "RegistryEvents", "RoundTrip", "StartedCall", "ToolCall"]
 
 
 _ErrorT = TypeVar("_ErrorT", bound=BadRefError)
@@ -192,13 +192,42 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One finished call of a tool by a model.
+class StartedCall:
+    """A call of a tool by a model, when it begins.
 
     Attributes:
         tool: its name; `None` if there is no tool of that name.
         conversation: the id of the conversation.
+        table: the table that its arguments name, as text of the model; `None` if they name none.
+        user: who acts, as text; `None` if that is not known.
+        call_id: the framework's id of the call; `None` if it gave none.
+        turn: the turn of the conversation; `None` where it would have to be looked up.
+
+    Example:
+        >>> from sqlalchemy import event
+        >>> calls = []
+        >>> event.listen(registry, "before_tool_call", calls.append)
+        >>> asked = {"table": "recipes"}
+        >>> answer = desk.call("chat-7", None, "db_read", asked, user="bob", call_id="call_1")
+        >>> [(call.table, call.user, call.call_id) for call in calls]
+        [('recipes', 'bob', 'call_1')]
+    """
+
+    tool: str | None
+    conversation: str
+    table: str | None = None
+    user: str | None = None
+    call_id: str | None = None
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall(StartedCall):
+    """A call of a tool by a model that is finished.
+
+    Attributes:
         code: of the error that was returned to the model, `None` if there was none.
+        rows: how many rows the answer is about; `None` if it is about none.
         seconds: its duration.
         error: the name of the exception's class, `None` if there was none.
 
@@ -207,13 +236,12 @@ class ToolCall:
         >>> calls = []
         >>> event.listen(registry, "tool_call", calls.append)
         >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
-        >>> [(call.tool, call.conversation, call.code, call.error) for call in calls]
-        [('db_read', 'chat-7', None, None)]
+        >>> [(call.tool, call.conversation, call.code, call.rows) for call in calls]
+        [('db_read', 'chat-7', None, 2)]
     """
 
-    tool: str | None
-    conversation: str
     code: str | None
+    rows: int | None
     seconds: float
     error: str | None
 
@@ -247,6 +275,9 @@ class RegistryEvents(event.Events[EventSource]):
 
     def refusal(self, refusal: Refusal) -> None:
         """Receive each ref and each conversation that was refused."""
+
+    def before_tool_call(self, call: StartedCall) -> None:
+        """Receive each call of a tool by a model before it is executed, in the same context."""
 
     def tool_call(self, call: ToolCall) -> None:
         """Receive each call of a tool by a model after it returned or raised."""
@@ -332,35 +363,38 @@ class Telemetry:
             self.count("failures")
 
     @contextmanager
-    def calling(self, tool: str | None, conversation: str) -> Iterator[Callable[[str], None]]:
-        """Record a call of a tool at the end of the `with`.
-
-        Args:
-            tool: its name; `None` if there is no such tool.
-            conversation: the id of the conversation.
+    def calling(self, call: StartedCall) -> Iterator[Callable[[str | None, int | None], None]]:
+        """Record a call of a tool at the beginning and the end of the `with`.
 
         Yields:
-            a function to call with the code of the error, if one is returned to the model.
+            a function to call with the code of the error, if one is returned to the model, and the
+            number of rows.
         """
-        codes: list[str] = []
+        answered: list[tuple[str | None, int | None]] = []
         began, failed = perf_counter(), None
+        if self._dispatch.before_tool_call:
+            self._dispatch_event("before_tool_call", call)
         try:
-            yield codes.append
+            yield lambda code, rows: answered.append((code, rows))
         except BaseException as error:
             failed = type(error).__name__
             self.count("failed_calls")
             raise
         finally:
             seconds = perf_counter() - began
+            code, rows = answered[-1] if answered else (None, None)
             self.count("calls")
             self.count("call_seconds", seconds)
-            self.count("refused_calls", len(codes))
+            if code is not None:
+                self.count("refused_calls")
+                more = {"tool": call.tool, "conversation": call.conversation, "code": code}
+                _log.info("a call of %s was refused: %s", call.tool, code, extra=more)
             if self._dispatch.tool_call:
-                code = codes[0] if codes else None
-                call = ToolCall(tool, conversation, code, seconds, failed)
-                self._dispatch_event("tool_call", call)
+                given = {name: getattr(call, name) for name in _STARTED}
+                ended = ToolCall(**given, code=code, rows=rows, seconds=seconds, error=failed)
+                self._dispatch_event("tool_call", ended)
 
-    def _dispatch_event(self, name: str, value: RoundTrip | Refusal | ToolCall) -> None:
+    def _dispatch_event(self, name: str, value: RoundTrip | Refusal | StartedCall) -> None:
         # a copy, because another thread may add a listener meanwhile
         listeners: tuple[Callable[[Any], object], ...] = tuple(getattr(self._dispatch, name))
         for listener in listeners:
@@ -376,6 +410,7 @@ class Telemetry:
 
 
 _NAMES = tuple(field.name for field in fields(Counts))
+_STARTED = tuple(field.name for field in fields(StartedCall))
 
 
 # The store

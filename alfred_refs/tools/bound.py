@@ -458,7 +458,7 @@ class BoundToolset:
         given = self._session_arguments(conversation, owner, entry.user)
         approver = Approver(entry, by, self.journal)
         with self._session(given) as session:
-            answer = self.toolset.supervise(session, approver.request, approver)
+            answer = self.toolset.approve(session, approver)
             seen = approver.plan
             code = answer.get("error", {}).get("code")
             if code == "plan_changed" and seen is not None:

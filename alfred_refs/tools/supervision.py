@@ -174,7 +174,7 @@ class Request:
     def json_arguments(self) -> Any:
         """Return the arguments as JSON values; text that is none stays text."""
         if isinstance(self.arguments, str):
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 return json.loads(self.arguments)
         return self.arguments
 
@@ -215,7 +215,7 @@ class _Supervisor:
         """Return the plan of a call that was executed, and its changes with their names."""
         changes, namer = self._effect(call, recorder)
         named = namer.name(changes)
-        table = _table_named(call.setting.tables, self.request.json_arguments())
+        table = table_named(call.setting.tables, self.request.json_arguments())
         notes = [str(each) for each in answer.get("notes", ())]
         plan = make_plan(
             self.request.tool, table, named, namer, notes=notes, unseen=recorder.unseen
@@ -234,7 +234,8 @@ class _Supervisor:
         return [] if self._journal is None else change_entries(named, self._journal.without)
 
 
-def _table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
+def table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
+    """Return the table that the arguments of a call name, if they do."""
     name = arguments.get("table") if isinstance(arguments, Mapping) else None
     return next((table for table in tables if table.name == name), None)
 

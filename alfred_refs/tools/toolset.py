@@ -18,7 +18,8 @@ error, the answer has it and nothing was changed; any other exception is raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -40,6 +41,7 @@ from alfred_refs.owners import Ownership
 from alfred_refs.session import RefSession
 from alfred_refs.sqla import driver_error_fields
 from alfred_refs.store import Actor, NewCall
+from alfred_refs.store.telemetry import StartedCall
 from alfred_refs.tools.answers import LabelMode, Limits
 from alfred_refs.tools.arguments import (
     TOOLS,
@@ -91,6 +93,7 @@ from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
 from alfred_refs.tools.rules import PLANNED, Hooks
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.supervision import (
+    Approver,
     Consent,
     ConsentRules,
     Journal,
@@ -101,6 +104,7 @@ from alfred_refs.tools.supervision import (
     answer_of,
     known_call,
     pending_answer,
+    table_named,
 )
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
 from alfred_refs.tools.writing import Creator, Writer
@@ -115,6 +119,20 @@ _LONGEST = 2_000  # characters of a text in an error, which may repeat the model
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _code_of(answer: Answer) -> str | None:
+    """Return the code of the error in an answer; `None` if there is none."""
+    error = answer.get("error")
+    return error.get("code") if isinstance(error, dict) else None
+
+
+def _rows_in(answer: Answer) -> int | None:
+    """Return how many rows an answer is about; `None` if it is about none."""
+    count, rows = answer.get("count"), answer.get("rows")
+    if isinstance(count, int):
+        return count
+    return len(rows) if isinstance(rows, list) else None
 
 
 class Toolset:
@@ -300,8 +318,7 @@ class Toolset:
         if session.in_transaction():
             # errors of the application's pending changes are not the model's
             session.flush()
-        known = tool if tool in TOOLS or tool in self.functions else None
-        with chat.telemetry.calling(known, chat.id) as refused:
+        with self._calling(chat, request) as answered:
             with session.activity() as seen, preserve_transaction(session):
                 watched = journal is not None or self.consent is not None or request.plan
                 if self.reads(tool) or not watched:
@@ -310,9 +327,28 @@ class Toolset:
                     answer = self._write(session, chat, request, journal)
                 if seen is not None:
                     seen.extend(activities_in(answer, self.tables, chat))
-            if "error" in answer:
-                refused(answer["error"]["code"])
+            answered(answer)
             return answer
+
+    def approve(self, session: RefSession, approver: Approver) -> Answer:
+        """Execute a call that a person has approved; see `BoundToolset.approve`."""
+        with self._calling(self._view_of(session), approver.request) as answered:
+            answer = self.supervise(session, approver.request, approver)
+            answered(answer)
+            return answer
+
+    @contextmanager
+    def _calling(
+        self, chat: SessionConversation, request: Request
+    ) -> Iterator[Callable[[Answer], None]]:
+        """Record a call in the telemetry; yield what is to be called with its answer."""
+        tool = request.tool if request.tool in TOOLS or request.tool in self.functions else None
+        table = table_named(self.tables, request.json_arguments())
+        name = None if table is None else table.name  # no text of the model, which may have a key
+        user, call_id, turn = request.user, request.call_id, chat.known_turn
+        started = StartedCall(tool, chat.id, name, user, call_id, turn)
+        with chat.telemetry.calling(started) as answered:
+            yield lambda answer: answered(_code_of(answer), _rows_in(answer))
 
     def _write(
         self,
@@ -338,7 +374,7 @@ class Toolset:
             keeper = Keeper(request, journal, token)
             answer = self.supervise(session, request, keeper)
             keeper.settle(chat)
-            if request.plan or answer.get("error", {}).get("code") != "plan_changed":
+            if request.plan or _code_of(answer) != "plan_changed":
                 break
         return answer
 

@@ -21,6 +21,7 @@ BRINGS = {
     "langchain": {"langchain", "langchain_core", "langgraph"},
     "mcp": {"mcp"},
     "openai-agents": {"agents", "mcp", "openai"},
+    "opentelemetry": set[str](),  # others use it if it is there
     "pydantic-ai": {"pydantic_ai"},
 }
 # of extras that are no adapter's

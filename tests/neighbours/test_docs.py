@@ -17,6 +17,7 @@ from sqlmodel import SQLModel
 
 from alfred_refs import BadRefError, RefRegistry, RefSession
 from tests import readme
+from tests.integrations.spans import KeptSpan, Provider
 from tests.models import MealPlan, Recipe
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -76,6 +77,11 @@ class PrintingHistogram(NoOpHistogram):
         print(f"{self.name} {attributes}")  # noqa: T201  # is read
 
 
+def show_span(span: KeptSpan) -> None:
+    """Print a span, without what differs each time."""
+    print(span.name, span.attributes)  # noqa: T201  # is read
+
+
 @pytest.fixture
 def ended() -> Iterator[None]:
     """A program that has ended: its connections are closed, its SQLModel tables forgotten."""
@@ -118,6 +124,7 @@ def test_the_page_prints_what_it_says(program: str, promised: str, tables: Engin
             "Recipe": Recipe,
             "RefRegistry": RefRegistry,
             "RefSession": RefSession,
+            "provider": Provider(on_end=show_span),
             "call": call,
             "engine": tables,
             "meter": PrintingMeter("alfred_refs"),
