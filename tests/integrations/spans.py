@@ -44,7 +44,7 @@ class KeepingTracer(Tracer):
         self.spans: list[KeptSpan] = []
         self._on_end = on_end
 
-    def start_span(self, name: str, context: Any = None, *_: Any, **more: Any) -> KeptSpan:  # type: ignore[override]
+    def start_span(self, name: str, context: Any = None, *_: Any, **more: Any) -> KeptSpan:
         """Make a span inside of the current one."""
         span = KeptSpan(
             name, more.get("attributes"), trace.get_current_span(context), self._on_end
