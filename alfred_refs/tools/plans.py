@@ -66,6 +66,9 @@ REFUSED: Final = "refused"
 _NO_REF: Final = "a row without ref"
 _MOST_ROWS: Final = 10  # of a group in the text of a plan
 _MOST_TEXT: Final = 200  # characters of a value there
+# text that would read as another field, as the end of a label, or as no value
+_AMBIGUOUS: Final = re.compile(r'[";]|->|^\s*(nothing)?\s*$')
+_ROW: Final = re.compile(r'"([^"\\]|\\.)*" \(\w+\)')  # how a row is named that a column refers to
 _MOMENT: Final = 60.0  # seconds: a time so near is the time of the call
 
 
@@ -101,7 +104,7 @@ class PlannedRow(BaseModel):
     @property
     def name(self) -> str:
         """Its entity, label and ref, as a person reads them."""
-        label = "" if self.label is None else f' "{self.label}"'
+        label = "" if self.label is None else f" {quoted(self.label)}"
         ref = "" if self.ref is None else f" ({self.ref})"
         return f"{_words(self.entity)}{label}{ref}"
 
@@ -203,7 +206,9 @@ class Plan(BaseModel):
                 for each in row.fields
                 if row.fields[each] != was.fields.get(each) and was.fields.get(each) != _NO_REF
             ]
-            said += [f'{row.name}: label was "{was.label}"'] if was.label != row.label else []
+            if was.label != row.label:
+                label = _value(None) if was.label is None else quoted(was.label)
+                said.append(f"{row.name}: label was {label}")
             said += [
                 f"{row.name}: {each} was {_field(was.fields.get(each), was.action)} in the plan, "
                 f"and is {_field(row.fields[each], row.action)} now"
@@ -243,9 +248,26 @@ def _field(value: Any, action: Action) -> str:
 def _value(value: Any) -> str:
     if value is None:
         return "nothing"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text.split())
-    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
+    if not isinstance(value, str):
+        return _seen(_line(json.dumps(value, ensure_ascii=False)))
+    is_clear = _ROW.fullmatch(value) or not _AMBIGUOUS.search(value)
+    return _seen(_line(value)) if is_clear else quoted(value)
+
+
+def quoted(text: str) -> str:
+    """Return text of users in one line and in quotes, which no part of it ends."""
+    return _seen('"' + _line(text).replace("\\", "\\\\").replace('"', '\\"') + '"')
+
+
+def _line(text: str) -> str:
+    """Return text in one line, cut if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
+
+
+def _seen(line: str) -> str:
+    """Return a line with signs escaped that are not seen, or turn others round."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)
 
 
 # What was recorded, in names
@@ -384,7 +406,7 @@ class Namer:
             if ref is None:
                 return _NO_REF
             label = self.labels.get(ref)
-            return ref if label is None else f'"{label}" ({ref})'
+            return ref if label is None else f"{quoted(label)} ({ref})"
         try:
             return as_shown(self._value(column, change.table.columns[name], text))
         except (ValueError, TypeError, LookupError, ArithmeticError):

@@ -40,6 +40,7 @@ from alfred_refs.session import RefSession
 from alfred_refs.store import ChangeEntry
 from alfred_refs.tools.effects import Image, Recorder, images_of, is_left_out, ordered
 from alfred_refs.tools.errors import ToolError, undo_conflict
+from alfred_refs.tools.plans import quoted
 
 _COLUMNS = text("""
     SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_attribute
@@ -486,7 +487,7 @@ def fold(changes: Iterable[ChangeEntry], tables: Mapping[str, Table]) -> Iterato
             part
             for part in (
                 f"a row of {table.name}" if change.ref is None else change.ref,
-                None if change.label is None else f'"{change.label}"',
+                None if change.label is None else quoted(change.label),
             )
             if part
         )
