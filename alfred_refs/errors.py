@@ -254,7 +254,7 @@ _QUOTES = str.maketrans({sign: f"\\{sign}" for sign in "\\'\""})
 
 
 class BadRefError(RefError):
-    """A ref that cannot be used. Nothing was executed; the message says what to do instead.
+    """A ref cannot be used. Nothing was executed; the message has the remedy.
 
     Attributes:
         ref: the text that was given; `None` if it may be a key.
@@ -293,7 +293,11 @@ class BadRefError(RefError):
         return self.expected
 
     def offering(self, refs: Container[str]) -> Self:
-        """Return a copy of the error that suggests no refs but these."""
+        """Return a copy of the error that suggests only these refs.
+
+        Args:
+            refs: the refs that the message may contain.
+        """
         fewer = copy(self)
         fewer.known = tuple(ref for ref in self.known if ref in refs)
         fewer.labels = {ref: label for ref, label in self.labels.items() if ref in refs}
@@ -371,7 +375,7 @@ class WrongEntityError(BadRefError):
 
 
 class DraftRefError(BadRefError):
-    """The ref is that of a draft, where a saved row is needed.
+    """The ref names a draft, where a saved row is needed.
 
     Subclasses are errors about drafts that cannot be used as drafts either.
 
@@ -420,7 +424,7 @@ class GoneRefError(BadRefError):
 
 
 class RawKeyError(BadRefError):
-    """A raw key was given as text where a ref is needed; the message does not repeat it.
+    """A raw key was passed as text in place of a ref; the message does not repeat it.
 
     Trusted code uses keys inside `with session.raw_keys()`, or in a statement with
     `execution_options(raw_keys=True)`.
@@ -659,7 +663,7 @@ class ContextError(SetupError):
 
 
 class TemplateError(ContextError):
-    """A template of a prompt is missing, broken, or uses a name that it is not given.
+    """A template of a prompt is missing, invalid, or uses an undefined name.
 
     Attributes:
         name: the name of the template.
@@ -830,7 +834,7 @@ class DriftError(RefError):
 
 
 class ListError(SetupError):
-    """A name is not that of an editable list, or the order of the list cannot be determined.
+    """A name is not the name of an editable list, or the list has no definite order.
 
     Example:
         >>> from alfred_refs.positions import EditableList
@@ -858,7 +862,7 @@ class OwnershipError(SetupError):
 
 
 class UnconfinedError(SetupError):
-    """A session with an owner was given something that cannot be confined to the owner's rows.
+    """A statement in a session with an owner cannot be restricted to the owner's rows.
 
     Attributes:
         what: a short description of it.

@@ -262,7 +262,7 @@ class Context:
         return AsyncContext(self, is_async=is_async)
 
     def view(self, audience: Audience = "act") -> ContextView:
-        """Return what an audience is shown, as data.
+        """Return the content of a prompt as data.
 
         That is two round trips to the registry, one statement for each table with rows, one for
         each of their relationships, and one for the labels of each table that refs lead to.
@@ -323,7 +323,7 @@ class Context:
             session.close()
 
     def render(self, audience: Audience = "act", budget: int | None = None) -> str:
-        """Return what an audience is shown, as Markdown; statements as of `view`.
+        """Return the content of a prompt as Markdown, with the statements of `view`.
 
         Args:
             audience: who reads it, as for `view`.

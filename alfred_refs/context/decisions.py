@@ -68,7 +68,12 @@ STEP_TYPES: tuple[StepType, ...] = get_args(StepType)
 
 
 class ReasonCode(StrEnum):
-    """Why a step cannot be done."""
+    """The reason why a step cannot be done.
+
+    Example:
+        >>> ReasonCode("PLAN_INVALID").name
+        'PLAN_INVALID'
+    """
 
     INSUFFICIENT_INFO = "INSUFFICIENT_INFO"
     PLAN_INVALID = "PLAN_INVALID"
@@ -76,7 +81,12 @@ class ReasonCode(StrEnum):
 
 
 class SuggestedNext(StrEnum):
-    """The suggestion of a blocked step: ask the user, make a new plan, or give up."""
+    """The suggestion of a blocked step: a question to the user, a new plan, or giving up.
+
+    Example:
+        >>> [each.value for each in SuggestedNext]
+        ['ask_user', 'replan', 'fail']
+    """
 
     ASK_USER = "ask_user"
     REPLAN = "replan"
@@ -171,7 +181,7 @@ else:
 
 
 class ActDecision(_Root):
-    """What a step answers; `decision_type` returns the subclass for a step.
+    """The decision of a model in a step; `decision_type` returns the subclass for a step.
 
     Attributes:
         root: the action.

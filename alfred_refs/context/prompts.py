@@ -396,7 +396,7 @@ Decision = TypeVar("Decision", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Prompt(Generic[Decision]):
-    """What a model is asked.
+    """A prompt for a model, in two parts.
 
     Attributes:
         system: its instructions, the same for each step of a type.

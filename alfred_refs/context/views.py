@@ -226,7 +226,7 @@ class EntityView(RowView):
 
 
 class ContextView(_ViewModel):
-    """What a prompt shows of a conversation.
+    """The content of a prompt: the rows, drafts and steps of a conversation.
 
     Attributes:
         turn: the current one.

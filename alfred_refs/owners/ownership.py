@@ -365,17 +365,29 @@ class Ownership:
         return self.knows_table(cast(Table, inspect(model).local_table))
 
     def knows_table(self, table: Table) -> bool:
-        """Return whether a session with an owner may touch a table at all."""
+        """Return whether a session with an owner may use a table at all.
+
+        Args:
+            table: of mapped classes, or an association table.
+        """
         return table in self.belongings or table in self.open_tables
 
     # Criteria
 
     def readable(self, table: FromClause) -> ColumnElement[bool] | None:
-        """Return the criterion for reading a table or an alias; `None` for an open table."""
+        """Return the criterion for reading rows; `None` for an open table.
+
+        Args:
+            table: a table, or an alias of one.
+        """
         return self.criterion(table, writing=False)
 
     def writable(self, table: FromClause) -> ColumnElement[bool] | None:
-        """Return the criterion for updating and deleting rows; `None` for an open table."""
+        """Return the criterion for updating and deleting rows; `None` for an open table.
+
+        Args:
+            table: a table, or an alias of one.
+        """
         return self.criterion(table, writing=True)
 
     def criterion(
@@ -550,7 +562,14 @@ class Owner:
         return self._criterion(model, writing=False)
 
     def writable(self, model: Model) -> ColumnElement[bool]:
-        """Return the criterion for the rows of a class that the owner may update and delete."""
+        """Return the criterion for the rows of a class that the owner may update and delete.
+
+        Args:
+            model: the mapped class.
+
+        Raises:
+            UnconfinedError: the ownership does not know the class.
+        """
         return self._criterion(model, writing=True)
 
     def _criterion(self, model: Model, *, writing: bool) -> ColumnElement[bool]:

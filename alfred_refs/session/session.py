@@ -279,6 +279,9 @@ class RefSession(sqla.HookedSession):
         Exceptions raised by the session are redacted already. This is for exceptions that
         application code raises while it works with keys.
 
+        Args:
+            error: the exception, which is changed in place.
+
         Example:
             >>> key = chat.resolve("recipe_1")
             >>> error = ValueError(f"no stock for {key}")

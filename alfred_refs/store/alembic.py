@@ -127,7 +127,8 @@ def downgrade(revision: str, to: str, *, schema: str | None = None) -> None:
         schema: as for `upgrade`.
 
     Raises:
-        RegistryMigrationError: this version has no such revision, or `to` is the later one.
+        RegistryMigrationError: this version has no such revision, or `to` is the later one
+            (`RefusedMigrationError`, its subclass).
 
     Example:
         >>> with revision():  # in the downgrade() of a revision of yours

@@ -240,7 +240,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def create_tables(self) -> None:
-        """Do nothing: there are no tables."""
+        """Do nothing: the store has no tables."""
 
     # Refs
 

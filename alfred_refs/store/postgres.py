@@ -166,7 +166,10 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
 
     Args:
         engine: the application's engine, or any other on the database of the registry.
-        timeout: as for `RefRegistry`.
+        timeout: seconds to wait for a connection or a lock, as for `RefRegistry`.
+
+    Raises:
+        SetupError: the timeout is not positive.
 
     Example:
         >>> registry = RefRegistry(store=PostgresStore(engine))
@@ -198,7 +201,7 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
     _LOCK_TABLES = typed_text(f"SELECT pg_advisory_xact_lock({int.from_bytes(b'alf_refs')})")
 
     def create_tables(self) -> None:
-        """Create the tables if there are none; `alfred-refs migrate` applies later changes."""
+        """Create missing tables; `alfred-refs migrate` applies later changes."""
 
         def create(connection: Connection) -> None:
             with transaction(connection):

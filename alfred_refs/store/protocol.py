@@ -74,6 +74,17 @@ class Store(Protocol):
     `touch` does nothing, and all other methods that take an address raise
     `UnknownConversationError`.
 
+    Arguments have the same meaning in all methods, unless a docstring says otherwise:
+
+    - `address`: the conversation and its owner; `id`: of a conversation of any owner.
+    - `refs`, `near`, `ref`: refs of the conversation; `keys`, `key`: rows by entity and key.
+    - `entity`: its name; `column`, `values`: of the application's tables.
+    - `labels`: by row; `gone`: why the row is missing, or `None`; `reason`: a text.
+    - `turn`: a number, by default of the current turn; `turns`: a number of turns.
+    - `limit`: the number of results at most; `batch`: of rows or conversations in a transaction.
+    - `actor`: `"model"` or `"user"`; `owner`: its text; `unused_for`: since the last use.
+    - `connection`: of the application, in a transaction; `new_id`: an id that was never used.
+
     Example:
         >>> from alfred_refs.store import Address
         >>> from alfred_refs.testing import MemoryStore
@@ -130,7 +141,7 @@ class Store(Protocol):
         """
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
-        """Return refs of an entity that have labels, the last first, without rows that are gone.
+        """Return labelled refs of an entity whose rows exist, the last first.
 
         At most `limit` refs are read, with or without labels.
         """
@@ -152,7 +163,7 @@ class Store(Protocol):
         """Return the highest number of each entity that the conversation has refs of."""
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
-        """Record that the rows of these keys are gone, or exist again; skip unknown keys."""
+        """Record that the rows of these keys are missing, or exist again; skip unknown keys."""
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
         """Set the labels of the refs of these keys; skip unknown keys."""
@@ -184,7 +195,7 @@ class Store(Protocol):
         states: Collection[DraftState],
         after: Ref | None = None,
     ) -> Iterator[DraftEntry]:
-        """Yield all drafts in these states, or those of one entity, in natural order.
+        """Yield all drafts in these states, or only of one entity, in natural order.
 
         They are read page by page: concurrent changes may or may not be included.
 
@@ -198,7 +209,7 @@ class Store(Protocol):
     def values_there(
         self, address: Address, column: Column[Any], values: Sequence[Any]
     ) -> Collection[Any]:
-        """Return those of the values that exist in a column of the application's tables.
+        """Return the values that exist in a column of the application's tables.
 
         Nothing is returned if the store cannot read that table.
         """
@@ -228,7 +239,7 @@ class Store(Protocol):
         """
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
-        """Set the key of each pending draft that has none; return what `read_drafts` returns then.
+        """Set the key of each pending draft without one; return the drafts as `read_drafts` does.
 
         A key that is set never changes. All who save a draft at the same time insert a row of the
         same key, and the table's primary key lets one of them win. A crash between the commit of
@@ -300,7 +311,7 @@ class Store(Protocol):
         """
 
     def steps(self, address: Address, turns: int, turn: int | None = None) -> Sequence[StepEntry]:
-        """Return the steps of the last turns, in order; the arguments are those of `activity`."""
+        """Return the steps of the last turns, in order; arguments as for `activity`."""
 
     # Calls
 
@@ -497,7 +508,7 @@ class Store(Protocol):
         """
 
     def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
-        """Delete what is kept of a row besides its refs, in every conversation of every owner.
+        """Delete all data of a row except its refs, in every conversation of every owner.
 
         That is its label, content and label of drafts that were saved as it, and all activity and
         steps of the conversations that know it, because other rows may have shown its fields. Of

@@ -271,16 +271,28 @@ class RegistryEvents(event.Events[EventSource]):
     _dispatch_target = EventSource
 
     def round_trip(self, trip: RoundTrip) -> None:
-        """Receive each call of the store after it returned or raised."""
+        """Receive each call of the store after it returned or raised.
+
+        Args:
+            trip: the call, with its duration.
+        """
 
     def refusal(self, refusal: Refusal) -> None:
-        """Receive each ref and each conversation that was refused."""
+        """Receive each ref and each conversation that was refused.
+
+        Args:
+            refusal: the ref, and why it was refused.
+        """
 
     def before_tool_call(self, call: StartedCall) -> None:
         """Receive each call of a tool by a model before it is executed, in the same context."""
 
     def tool_call(self, call: ToolCall) -> None:
-        """Receive each call of a tool by a model after it returned or raised."""
+        """Receive each call of a tool by a model after it returned or raised.
+
+        Args:
+            call: the call, with its duration.
+        """
 
 
 class Telemetry:

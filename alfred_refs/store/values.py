@@ -116,12 +116,21 @@ class Address:
             _check_text("owner", self.owner)
 
     def tables_of(self, entities: Iterable[str]) -> str:
-        """Return the tables of entities as a JSON object, with null for those not known."""
+        """Return the tables of entities as a JSON object, with null for unknown ones.
+
+        Args:
+            entities: their names.
+        """
         tables = {entity: self.table_of(entity) for entity in dict.fromkeys(entities)}
         return json.dumps(tables)
 
     def uses(self, entity: str, table: str | None) -> bool:
-        """Return whether an entity's refs are for rows of a table, as far as both are known."""
+        """Return whether an entity's refs are for rows of a table, or that is not known.
+
+        Args:
+            entity: its name.
+            table: the name of the table with its schema; `None` if it is not known.
+        """
         used = self.table_of(entity)
         return table is None or used is None or table == used
 
@@ -392,7 +401,7 @@ class ActivityRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepEntry:
-    """A step of an agent: what it did, and the note that it left for the next one.
+    """A step of an agent, with its result and its note for the next step.
 
     Attributes:
         turn: the turn in which it was done.

@@ -186,7 +186,7 @@ class BoundToolset:
 
     @property
     def aio(self) -> AsyncDesk:
-        """The methods for people as coroutines, as in `await desk.aio.approve(...)`."""
+        """The methods for approval, history and undo as coroutines: `await desk.aio.undo(...)`."""
         return AsyncDesk(self, is_async=self.is_async)
 
     def call(
@@ -320,7 +320,7 @@ class BoundToolset:
         *,
         user: Any = None,
     ) -> Plan:
-        """Return what a call would do: it is executed, and rolled back.
+        """Return the plan of a call, by executing it and rolling it back.
 
         No ref is minted, and nothing is recorded. Hooks run, with `write.planned` true, so that
         they send nothing; a number of a sequence may be spent, and the rows are locked meanwhile.
@@ -419,7 +419,7 @@ class BoundToolset:
         by: str,
         plan: str | None = None,
     ) -> ToolAnswer:
-        """Execute a call that waits for a person, if it does what its plan says.
+        """Execute a waiting call, if it still makes the changes of its plan.
 
         It is decided once, in any process: who approves it again, or at the same moment, gets the
         same answer. If the rows have changed so that the call would do something else, nothing is
@@ -518,7 +518,7 @@ class BoundToolset:
         return ToolAnswer(answer_of(entry))
 
     def answer(self, conversation: str, owner: Any = None, call: int = 0) -> ToolAnswer:
-        """Return what a call that waits, or has waited, would be answered now.
+        """Return the current answer of a call that waits, or has waited.
 
         Args:
             conversation: the id of the conversation.
@@ -588,7 +588,15 @@ class BoundToolset:
         ref: str | None = None,
         limit: int = 100,
     ) -> list[PlannedRow]:
-        """Return what the last calls have done to rows; see `history`."""
+        """Return the changes of the last calls, in order.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            turn: only changes of this turn.
+            ref: only changes of this row.
+            limit: the number of calls to read, the last ones.
+        """
         records = self.history(conversation, owner, turn=turn, ref=ref, limit=limit)
         return [
             row for record in records for row in record.changes if ref is None or row.ref == ref
@@ -621,7 +629,7 @@ class BoundToolset:
         plan: str | None = None,
         only_plan: bool = False,
     ) -> Plan:
-        """Undo what a call, or all calls of a turn, have done; that is a call, too.
+        """Undo the changes of a call, or of all calls of a turn; the undo is a call too.
 
         Rows that were deleted come back with their keys, so that their refs work again. If a later
         change would be lost, or a row cannot come back, nothing is undone. To undo an undo is to
@@ -706,15 +714,28 @@ class BoundToolset:
         return Request(tool, arguments, self._by or "model", who, call_id, plan=plan)
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
-        """Return the definitions of the tools; see `Toolset.schemas`."""
+        """Return the definitions of the tools.
+
+        Args:
+            form: as for `Toolset.schemas`.
+            describe: as for `Toolset.schemas`.
+        """
         return self.toolset.schemas(form, describe=describe)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
-        """Return a description of tables; see `Toolset.describe`."""
+        """Return a description of tables for a prompt.
+
+        Args:
+            tables: as for `Toolset.describe`.
+        """
         return self.toolset.describe(tables)
 
     def reads(self, tool: str) -> bool:
-        """Return whether a tool changes nothing."""
+        """Return whether a tool changes nothing.
+
+        Args:
+            tool: its name.
+        """
         return self.toolset.reads(tool)
 
     def conversation(self, conversation: str, owner: Any = None) -> Conversation:
@@ -751,12 +772,23 @@ class BoundToolset:
         """Return a value from another source with refs in place of keys; see `Conversation.scrub`.
 
         desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows become refs
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            value: text or JSON values.
         """
         chat = self.conversation(conversation, owner)
         return chat.scrub(value, entities=self.toolset.tables.shown)
 
     async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
-        """Do what `cover` does without blocking the event loop."""
+        """Do the same as `cover` without blocking the event loop.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: as for `call`.
+            value: text or JSON values.
+        """
         chat = self.conversation(conversation, owner)
         return await chat.aio.scrub(value, entities=self.toolset.tables.shown)
 

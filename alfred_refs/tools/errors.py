@@ -68,7 +68,11 @@ class ToolError(RefError):
         return _rebuild, (type(self), self.code, self.message, self.data)
 
     def in_row(self, number: int) -> ToolError:
-        """Return the same error with the number of the row, if several were given."""
+        """Return the same error with the number of the row, for a call with several rows.
+
+        Args:
+            number: of the row in the call, from 1.
+        """
         message, data = f"row {number}: {self.message}", {**self.data, "row": number}
         return _rebuild(type(self), str(self.code), message, data)
 

@@ -110,7 +110,7 @@ class PlannedRow(BaseModel):
 
     @property
     def line(self) -> str:
-        """What is done to it, in one line."""
+        """The change in one line."""
         is_known = self.action == "deleted" and (self.ref or self.label) is not None
         shown = {} if is_known else self.fields
         said = [f"{name}: {_field(value, self.action)}" for name, value in shown.items()]
@@ -121,7 +121,7 @@ class PlannedRow(BaseModel):
 
 
 class Plan(BaseModel):
-    """What a call does, or would do.
+    """The changes that a call makes, or would make.
 
     Attributes:
         tool: its name.
@@ -155,7 +155,7 @@ class Plan(BaseModel):
 
     @property
     def summary(self) -> str:
-        """The first line: what is done to how many rows."""
+        """The first line: the number of rows by action."""
         if self.refusal is not None:
             return f"Refused: {self.refusal.get('message', '')}"
         if not self.rows and not self.others:
@@ -193,7 +193,11 @@ class Plan(BaseModel):
         return "\n".join(lines)
 
     def differences_from(self, earlier: Plan) -> list[str]:
-        """Return what this plan does otherwise than an earlier one of the same call, in lines."""
+        """Return the differences from an earlier plan of the same call, as lines.
+
+        Args:
+            earlier: the earlier plan.
+        """
         before = _by_name(earlier)
         said = []
         for name, row in _by_name(self).items():

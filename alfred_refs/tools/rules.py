@@ -267,7 +267,7 @@ class Reading:
 
     @property
     def user(self) -> Any:
-        """Who acts, as `desk.call(..., user=...)` was told; `None` if it was not."""
+        """The `user` of `BoundToolset.call`, or `None`."""
         return self.session.info.get("user")
 
     def clauses(self) -> Iterator[FilterClause]:
@@ -275,7 +275,11 @@ class Reading:
         return clauses_of([*self.arguments.filters, *self.arguments.or_filters])
 
     def answer_empty(self, note: str) -> None:
-        """Answer with no rows, and a note that says why."""
+        """Return no rows to the model, with a note instead.
+
+        Args:
+            note: the reason, for the model.
+        """
         self.empty = True
         self.notes.append(note)
 
@@ -326,7 +330,7 @@ class Writing:
 
     @property
     def user(self) -> Any:
-        """Who acts, as `desk.call(..., user=...)` was told; `None` if it was not."""
+        """The `user` of `BoundToolset.call`, or `None`."""
         return self.session.info.get("user")
 
     @property
@@ -384,16 +388,33 @@ class Hooks:
 
         It is also called if other reads and writes reach the rows (`Reading.nested`), once a
         call: what it hides is hidden there too.
+
+        Args:
+            read: the read, which the hook may change.
         """
 
     def after_read(self, read: Reading, rows: list[Row]) -> None:
-        """Inspect or change rows that an answer shows, or remove some."""
+        """Inspect or change rows that an answer shows, or remove some.
+
+        Args:
+            read: the read.
+            rows: of the answer: JSON values by column.
+        """
 
     def before_write(self, write: Writing) -> None:
-        """Inspect or change a write and its records before it is executed."""
+        """Inspect or change a write and its records before it is executed.
+
+        Args:
+            write: the write, which the hook may change.
+        """
 
     def after_write(self, write: Writing, rows: list[Row]) -> None:
-        """Inspect the rows that were written, in the same transaction."""
+        """Inspect the rows that were written, in the same transaction.
+
+        Args:
+            write: the write.
+            rows: the rows after it: JSON values by column; none for a delete.
+        """
 
 
 _MAX_NAME_BYTES = 63  # PostgreSQL truncates longer names

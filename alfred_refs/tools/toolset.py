@@ -379,7 +379,12 @@ class Toolset:
         return answer
 
     def ask(self, session: RefSession, request: Request) -> Answer | None:
-        """Store a call that needs a person, and return its answer; see `BoundToolset.ask`."""
+        """Store a call that needs approval, and return its pending answer, or `None`.
+
+        Args:
+            session: of the conversation.
+            request: the call; see `BoundToolset.ask`.
+        """
         if self.consent is None or self.reads(request.tool):
             return None
         chat = self._view_of(session)
@@ -641,7 +646,11 @@ class Toolset:
         return BoundToolset(self, sessions, registry, by=by, journal=journal)
 
     def reads(self, tool: str) -> bool:
-        """Return whether a tool changes nothing."""
+        """Return whether a tool changes nothing.
+
+        Args:
+            tool: its name.
+        """
         own = self.functions.get(tool)
         return tool == "db_read" if own is None else own.reads
 
@@ -667,7 +676,11 @@ class Toolset:
         return schemas_of(self._setting, form, own, describe=describe)
 
     def filter_kinds(self, tool: str = "db_read") -> list[dict[str, Any]]:
-        """Return a JSON schema for each kind of filter that a tool takes, for a prompt."""
+        """Return a JSON schema for each kind of filter that a tool takes, for a prompt.
+
+        Args:
+            tool: its name.
+        """
         return filter_kinds(tool, self._setting)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:

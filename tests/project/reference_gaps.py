@@ -62,6 +62,7 @@ def gaps_of(name: str, excluded: set[str]) -> Iterator[str]:
         yield from _gaps_of_function(name, value, text)
         return
     is_described = issubclass(value, Exception) or is_dataclass(value) or value is Store
+    is_described |= bool(re.search(r"\b(?:opened|made) by `", text))  # not by applications
     if isinstance(vars(value).get("__init__"), FunctionType) and not is_described:
         yield from _gaps_of_function(name, value.__init__, text)
     for member, found in vars(value).items():
