@@ -42,8 +42,8 @@ _PROGRAM = re.compile(r"```python\n(.*?)```(?:\s+```text\n(.*?)```)?", re.DOTALL
 
 
 def page_programs(path: Path) -> list[tuple[str, str]]:
-    """Return the programs of a page, in order, with their expected outputs or empty strings."""
-    return _PROGRAM.findall(path.read_text("utf-8"))
+    """Return the programs of a page, the set-up first, with their expected outputs or ""."""
+    return _PROGRAM.findall(set_up_first(path.read_text("utf-8")))
 
 
 def page(path: Path, names: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -54,3 +54,9 @@ def page(path: Path, names: dict[str, Any]) -> tuple[list[str], list[str]]:
     """
     found = page_programs(path)
     return [run(program, names) for program, _ in found], [text for _, text in found]
+
+
+def set_up_first(text: str) -> str:
+    """Return a page with its last section, if that is the set-up, at the beginning."""
+    page, _, set_up = text.partition("\n## Set-up\n")
+    return f"{set_up}\n{page}"

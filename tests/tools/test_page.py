@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 from alfred_refs import tools
 from alfred_refs.errors import BadRefError
 from alfred_refs.tools import errors, faults
+from tests.readme import set_up_first
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("tools", "reading", "writing", "hooks", "tool-errors")  # each continues the one before
@@ -28,7 +29,7 @@ NOT_RUN = "from openai import"
 
 
 def _blocks() -> list[tuple[str, str]]:
-    found = [block for page in PAGES for block in BLOCK.findall(_text(page))]
+    found = [block for page in PAGES for block in BLOCK.findall(set_up_first(_text(page)))]
     return [(kind, text) for kind, text in found if not text.startswith(NOT_RUN)]
 
 
