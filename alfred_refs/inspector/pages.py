@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -33,7 +32,14 @@ from alfred_refs.conversation import Conversation
 from alfred_refs.errors import SetupError, UnknownConversationError
 from alfred_refs.inspector.access import Operator
 from alfred_refs.store import ConversationInfo, DraftState
-from alfred_refs.tools import BoundToolset, CallRecord, Plan, PlannedRow, ToolAnswer
+from alfred_refs.tools import (
+    Approval,
+    BoundToolset,
+    CallRecord,
+    Plan,
+    PlannedRow,
+    ToolAnswer,
+)
 
 ContextOf = Callable[[str, Any], Context]
 """Makes the `Context` of a conversation, for its owner: `BoundToolset.context`, or another."""
@@ -120,10 +126,14 @@ class Pages:
             UnknownConversationError: there is none of this id, or the operator may not see it.
         """
         info = self._desk.registry.describe(id_)
-        has_owner = self._desk.toolset.ownership is not None
-        if self._whose not in (..., info.owner) or (info.owner is not None) is not has_owner:
+        if not self._opens(info.owner):
             raise UnknownConversationError(id_)
         return Opened(info, info.owner, self._desk.conversation(id_, info.owner))
+
+    def _opens(self, owner: str | None) -> bool:
+        """Return whether the operator may see conversations of an owner, and the toolset can."""
+        has_owners = self._desk.toolset.ownership is not None
+        return self._whose in (..., owner) and (owner is not None) is has_owners
 
     # Reading
 
@@ -155,20 +165,19 @@ class Pages:
         return next((info.id for info in found), None)
 
     def approvals(self, after: tuple[datetime, str, int] | None = None) -> dict[str, Any]:
-        """Return a page of the calls that wait for a person, the oldest first."""
-        waiting = self._desk.registry.waiting_calls(
-            owner=self._whose, limit=_APPROVALS + 1, after=after
-        )
-        calls, more = _page(waiting, _APPROVALS)
-        records = []
-        for id_, _, entry in calls:
-            with suppress(UnknownConversationError):  # of another toolset, or forgotten meanwhile
-                opened = self.open(id_)
-                found = self._history(opened, call=entry.number, rows=range(_FEW_ROWS))
-                records += [(opened, each) for each in found]
-        last = calls[-1] if more else None
-        place = None if last is None else (last[2].asked_at, last[0], last[2].number)
-        return {"approvals": records, "after": place}
+        """Return a page of the calls that wait for a person, the oldest first.
+
+        Args:
+            after: the last one of the page before: when it was asked, conversation and number.
+        """
+        owner = None if self._operator.owner is ... else self._operator.owner
+        found = self._desk.approvals(None, owner, limit=_APPROVALS + 1, after=after)
+        waiting, more = _page(found, _APPROVALS)
+        last = waiting[-1] if more else None
+        return {
+            "approvals": [self._approval(each) for each in waiting if self._opens(each.owner)],
+            "after": None if last is None else (last.asked_at, last.conversation, last.call),
+        }
 
     def conversation(
         self, id_: str, before: int | None = None, ref: str | None = None
@@ -328,31 +337,38 @@ class Pages:
             "opened": opened,
             "call": call,
             "turn": turn,
-            "plan": self._plan(opened, found),
+            "plan": self._plan(id_, opened.owner, found),
         }
 
     # As the model sees it
 
     def _history(self, opened: Opened, **which: Any) -> list[CallRecord]:
         """Return calls without what is hidden from the model, and without keys."""
-        records = self._desk.history(opened.info.id, opened.owner, **which)
+        id_ = opened.info.id
+        records = self._desk.history(id_, opened.owner, **which)
         contents = [
             (self._tables.without_hidden(each.arguments), self._tables.without_hidden(each.answer))
             for each in records
         ]
-        shown = self._without_keys(opened, contents)
+        shown = self._desk.cover(id_, opened.owner, contents)
         return [
             replace(
                 record,
                 arguments=arguments,
                 answer=answer,
-                plan=None if record.plan is None else self._plan(opened, record.plan),
+                plan=None if record.plan is None else self._plan(id_, opened.owner, record.plan),
             )
             for record, (arguments, answer) in zip(records, shown, strict=True)
         ]
 
-    def _plan(self, opened: Opened, plan: Plan) -> Plan:
-        shown = self._without_keys(opened, plan.model_dump(exclude={"token"}))
+    def _approval(self, waiting: Approval) -> Approval:
+        """Return a call that waits without what is hidden from the model, and without keys."""
+        id_, owner = waiting.conversation, waiting.owner
+        arguments = self._desk.cover(id_, owner, self._tables.without_hidden(waiting.arguments))
+        return replace(waiting, arguments=arguments, plan=self._plan(id_, owner, waiting.plan))
+
+    def _plan(self, id_: str, owner: Any, plan: Plan) -> Plan:
+        shown = self._desk.cover(id_, owner, plan.model_dump(exclude={"token"}))
         return Plan.model_validate({**shown, "token": plan.token})  # a digest looks like a key
 
     def _labels(
@@ -361,11 +377,8 @@ class Pages:
         """Return labels, by entity, as the model may see them."""
         masked = self._desk.toolset.masked
         shown = [None if entity in masked else label for entity, label in labels]
-        cleaned: list[str | None] = self._without_keys(opened, shown)
+        cleaned: list[str | None] = self._desk.cover(opened.info.id, opened.owner, shown)
         return cleaned
-
-    def _without_keys(self, opened: Opened, value: Any) -> Any:
-        return self._desk.cover(opened.info.id, opened.owner, value)
 
 
 def _owner_of(desk: BoundToolset, operator: Operator) -> str | EllipsisType | None:

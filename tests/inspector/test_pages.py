@@ -426,7 +426,13 @@ def test_pages_send_few_statements(root: TestClient, desk: BoundToolset) -> None
     few = desk.registry.counts.round_trips - before
     for number in range(20):
         garden.update(desk, note=f"more {number}")
+    for number in range(5):
+        garden.ask_to_delete(desk, f"talk {number}", ANN)
+    before = desk.registry.counts.round_trips
+    root.get("/approvals")
+    of_approvals = desk.registry.counts.round_trips - before
     before = desk.registry.counts.round_trips
     root.get("/conversation", params={"id": CHAT})
 
+    assert of_approvals == 0  # the list itself is of all conversations, and is not counted
     assert desk.registry.counts.round_trips - before == few
