@@ -27,7 +27,7 @@ PROGRAMS = """
 import random
 from tests.isolation.campaign import program_of
 
-for number in range(500):
+for number in range(100):
     print(program_of(random.Random(number)))
 """
 
@@ -58,21 +58,19 @@ def test_an_owned_session_reads_and_writes_the_rows_that_policies_allow(isolated
 @pytest.mark.slow
 def test_the_judge_finds_a_session_without_isolation(isolated: Engine) -> None:
     """A plain session reads and writes rows of other owners."""
-    found = Campaign(isolated, 11, lambda engine, *_: Session(engine)).run(100)
+    found = Campaign(isolated, 11, lambda engine, *_: Session(engine)).run(50)
 
     ways = {wrong.split(": ")[1] for wrong in found.wrong}
     assert {"other rows", "other contents"} <= ways
-    assert len(found.wrong) > 30
+    assert len(found.wrong) > 15
 
 
 @pytest.mark.slow
 def test_the_judge_finds_a_session_of_another_owner(isolated: Engine) -> None:
     """A session that is isolated for the wrong owner differs too."""
-    found = Campaign(isolated, 11, lambda engine, who, _: owned(engine, who % 3 + 1, None)).run(
-        100
-    )
+    found = Campaign(isolated, 11, lambda engine, who, _: owned(engine, who % 3 + 1, None)).run(50)
 
-    assert len(found.wrong) > 20
+    assert len(found.wrong) > 10
 
 
 @pytest.mark.slow
@@ -82,7 +80,7 @@ def test_a_seed_makes_the_same_programs_in_every_process() -> None:
         subprocess.check_output(
             [sys.executable, "-c", PROGRAMS], env={**os.environ, "PYTHONHASHSEED": order}
         )
-        for order in ("0", "1", "2")
+        for order in ("0", "1")
     }
 
     assert len(made) == 1

@@ -33,12 +33,16 @@ DONE = {
     "fixed key": {"delete"},
 }
 
+# one for each effect of the mapping, and of the schema
+FEW = ("cascade", "plain", "nulled", "gone", "unset", "bare")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("access", ACCESS)
 def test_what_refers_is_told_or_refused(tables: Engine, session: RefSession, access: str) -> None:
     """Whatever the mapping and the schema say, nothing is changed that is not the model's to."""
-    for name, each in FAMILIES.items():
+    for name in FAMILIES if access == "writable" else FEW:
+        each = FAMILIES[name]
         made(tables, each)
         before = rows(tables, each.top, each.part)
         answer = delete(session, Toolset(**ACCESS[access](each)), each.top, "a")

@@ -17,6 +17,7 @@ from alfred_refs import Conversation, RefRegistry
 from alfred_refs.tools import Toolset
 from tests.models import Recipe
 from tests.owned import Remark
+from tests.profiles import examples
 from tests.tools.fuzz.campaign import ROUND, Campaign
 from tests.tools.fuzz.drafts import is_touched, meant, wrongs
 from tests.tools.fuzz.found import Found
@@ -34,7 +35,7 @@ def campaign(tables: Engine, registry: RefRegistry) -> Campaign:
 @pytest.mark.slow
 def test_nothing_comes_of_a_call_that_must_not(campaign: Campaign) -> None:
     """Answers or typed errors, no key, no row that was not meant, one transaction a call."""
-    found = campaign.run(2 * ROUND)
+    found = campaign.run(examples(4 * ROUND))
 
     assert found.wrong == []
     answered = [what for what in found.done if what.endswith("answered")]
@@ -46,7 +47,7 @@ def test_nothing_comes_of_a_call_that_must_not(campaign: Campaign) -> None:
 def test_nothing_of_another_owners_is_shown_or_changed(owned_engine: Engine) -> None:
     """Though the model knows refs of the other's rows, and names them."""
     found = Found()
-    OwnedRound(owned_engine, 1, found).run(100)
+    OwnedRound(owned_engine, 1, found).run(examples(200))
 
     assert found.wrong == []
     assert found.done["owned db_create: foreign_row"] > 0
@@ -70,8 +71,8 @@ def test_a_change_of_another_owners_rows_is_found(owned_engine: Engine) -> None:
 @pytest.mark.slow
 def test_a_seed_makes_the_same_calls_again(campaign: Campaign) -> None:
     """So that what was found can be looked at."""
-    once = campaign.run(50).done.copy()
-    twice = campaign.run(50).done
+    once = campaign.run(20).done.copy()
+    twice = campaign.run(20).done
 
     assert twice == once + once
 

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, create_engine, delete, func, update
 from alfred_refs import RefRegistry
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.rules import Writing
+from tests.profiles import examples
 from tests.tools.fuzz import nuls, rights
 from tests.tools.fuzz.costs import CostRound
 from tests.tools.fuzz.echoes import EchoRound
@@ -33,7 +34,7 @@ def place(tables: Engine) -> Place:
 @pytest.mark.parametrize("kind", ["sequences", "permits", "echoes", "nuls"])
 def test_nothing_comes_of_a_round_that_must_not(place: Place, kind: str) -> None:
     """Whatever the kind: `tests.tools.fuzz` makes more rounds of each."""
-    KINDS[kind].run(place, 0, 50)
+    KINDS[kind].run(place, 0, examples(100))
 
     assert place.found.wrong == []
 

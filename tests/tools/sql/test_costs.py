@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.profiles import examples
 from tests.tools.sql.costs import MOST_BYTES, MOST_CHARACTERS, costs_of
 from tests.tools.sql.world import World
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 def test_texts_at_random_cost_little(world: World) -> None:
     """Of the grammar, chains, and constructs inside of each other."""
-    costs = costs_of(world, 60, seed=7)
+    costs = costs_of(world, examples(60), seed=7)
 
     assert [(each.sql, each.size) for each in costs if each.size > MOST_BYTES] == []
     assert max(len(each.sql) for each in costs) > MOST_CHARACTERS * 0.9

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from alfred_refs.tools.sql import scopes, selects
 from alfred_refs.tools.sql.parsing import parts
+from tests.profiles import examples
 from tests.tools.sql.campaign import run
 from tests.tools.sql.judge import judge
 from tests.tools.sql.world import World
@@ -25,19 +26,21 @@ QUERIES = """
 import random
 from tests.tools.sql.generator import Generator
 
-for number in range(300):
+for number in range(100):
     print(Generator(random.Random(number)).query())
 """
 
 
 def test_queries_at_random_give_the_rows_of_their_text(world: World) -> None:
     """Nearly all are answered, none otherwise than PostgreSQL answers it."""
-    found = run(world, 300, seed=7)
+    queries = examples(300)
+
+    found = run(world, queries, seed=7)
 
     assert found.wrong == []
-    assert found.outcomes["same"] > 275
-    assert found.outcomes["refused"] < 9
-    assert len(found.made) > 100
+    assert found.outcomes["same"] > 0.9 * queries
+    assert found.outcomes["refused"] < 0.05 * queries
+    assert len(found.made) > 60
 
 
 def test_the_judge_finds_a_statement_of_another_meaning(
