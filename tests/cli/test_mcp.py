@@ -200,30 +200,23 @@ def test_an_unusable_toolset_is_one_line(
 
 
 @pytest.mark.slow
-async def test_a_program_is_served_on_standard_output(program: dict[str, Any]) -> None:
-    """For the owner and in the conversation that the command line names; prints go elsewhere."""
-    arguments = ["app:desk", "--owner", str(shop.ADA), "--conversation", "desk-1"]
+@pytest.mark.parametrize("conversation", [(), ("--conversation", "desk-1")])
+async def test_a_program_is_served_on_standard_output(
+    program: dict[str, Any], conversation: tuple[str, ...], shop_engine: Engine
+) -> None:
+    """For the owner, the user and in the conversation of the command line; prints go elsewhere."""
+    arguments = ["app:desk", "--owner", str(shop.ADA), "--user", "bob", *conversation]
     async with over_stdio(*arguments, **program) as client:
         listed = [tool.name for tool in (await client.list_tools()).tools]
         answer = await client.call_tool("db_read", ORDERS)
-
-    assert answer.structured_content is not None
-    assert [row["note"] for row in answer.structured_content["rows"]] == ["for Ada"]
-    assert {"db_read", "db_create"} <= {*listed}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("conversation", [(), ("--conversation", "desk-1")])
-async def test_the_command_line_names_who_acts(
-    program: dict[str, Any], conversation: tuple[str, ...], shop_engine: Engine
-) -> None:
-    """With a conversation, and without."""
-    arguments = ["app:desk", "--owner", str(shop.ADA), "--user", "bob", *conversation]
-    async with over_stdio(*arguments, **program) as client:
         data = {"placed": "2026-11-25", "note": "new"}
         await client.call_tool("db_create", {"table": "orders", "data": data})
     with shop_engine.connect() as connection:
         users = connection.execute(select(schema.calls.c.acting_user)).scalars().all()
+
+    assert answer.structured_content is not None
+    assert [row["note"] for row in answer.structured_content["rows"]] == ["for Ada"]
+    assert {"db_read", "db_create"} <= {*listed}
     assert users == ["bob"]
 
 
@@ -279,41 +272,30 @@ async def test_pages_of_browsers_are_not_served(program: dict[str, Any]) -> None
 
 @pytest.mark.slow
 async def test_a_reflected_database_is_served(bare_url: str, tmp_path: Path) -> None:
-    """Read only, with refs in memory."""
+    """Read only, with refs in memory; half of a surrogate pair does not end the server.
+
+    It has no UTF-8 form, and the writer of the protocol would raise an error.
+    """
+    with connected(bare_url) as connection:
+        connection.execute(text("create table memos (id serial primary key, doc json)"))
+        connection.execute(text(r"""insert into memos (doc) values ('{"x": "\ud800"}')"""))
     env = {"ALFRED_REFS_DATABASE_URL": bare_url}
     told = ""
     async with over_stdio("--reflect", env=env, cwd=str(tmp_path)) as client:
+        read = await client.call_tool("db_read", {"table": "memos"})
         tools = (await client.list_tools()).tools
         for table in ("companies", "people", "parts", "stocks", "User"):
             told += (await client.call_tool("db_read", {"table": table})).model_dump_json()
         told += (await client.read_resource("refs://conversation")).model_dump_json()
         instructions = client.instructions
 
+    assert read.structured_content is not None
+    assert read.structured_content["rows"] == [{"id": "memo_1", "doc": {"x": "\\ud800"}}]
     assert [tool.name for tool in tools] == ["db_read"]
     assert instructions is not None
     assert "after a restart they name other rows" in instructions
     assert all(ref in told for ref in ("company_1", "person_2", "part_1", "stock_1", "user_1"))
     assert [key for key in KEYS if key in told] == []
-
-
-@pytest.mark.slow
-async def test_half_of_a_surrogate_pair_does_not_end_the_server(
-    database_url: str, tmp_path: Path
-) -> None:
-    """It has no UTF-8 form, and the writer of the protocol would raise an error."""
-    engine = create_engine(database_url)
-    with engine.begin() as connection:
-        connection.execute(text("create table notes (id serial primary key, doc json)"))
-        connection.execute(text(r"""insert into notes (doc) values ('{"x": "\ud800"}')"""))
-    engine.dispose()
-    env = {"ALFRED_REFS_DATABASE_URL": database_url}
-    async with over_stdio("--reflect", env=env, cwd=str(tmp_path)) as client:
-        read = await client.call_tool("db_read", {"table": "notes"})
-        tools = await client.list_tools()
-
-    assert read.structured_content is not None
-    assert read.structured_content["rows"] == [{"id": "note_1", "doc": {"x": "\\ud800"}}]
-    assert len(tools.tools) == 1
 
 
 @pytest.mark.slow
