@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from .views import (
         Audience as Audience,
+        CallView as CallView,
         ContextView as ContextView,
         EntityView as EntityView,
         Window as Window,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActDecision",
     "Audience",
+    "CallView",
     "Called",
     "Context",
     "ContextView",
@@ -82,6 +84,7 @@ __all__ = [
 _MODULES = {
     "ActDecision": "decisions",
     "Audience": "views",
+    "CallView": "views",
     "Called": "prompts",
     "Context": "context",
     "ContextView": "views",

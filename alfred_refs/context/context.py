@@ -83,11 +83,13 @@ from alfred_refs.context.prompts import (
 )
 from alfred_refs.context.views import (
     Audience,
+    CallView,
     ContextView,
     Count,
     Selection,
     Window,
     among,
+    calls_of,
     check_audience,
     fit_view,
     inert,
@@ -187,8 +189,9 @@ def _short(text: str) -> str:
     return f"{kept}… ({len(text) - len(kept)} more characters)"
 
 
-_ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}}
+_ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}, "calls": []}
 _WITH_DATA: tuple[Audience, ...] = ("act",)
+_MOST_CALLS = 50  # of the last calls, among which those are that need a person
 _LONGEST_REF = 300  # characters: names of classes are shorter
 
 
@@ -264,8 +267,9 @@ class Context:
     def view(self, audience: Audience = "act") -> ContextView:
         """Return the content of a prompt as data.
 
-        That is two round trips to the registry, one statement for each table with rows, one for
-        each of their relationships, and one for the labels of each table that refs lead to.
+        That is two round trips to the registry, three if the toolset has `consent`; one statement
+        for each table with rows, one for each of their relationships, and one for the labels of
+        each table that refs lead to.
 
         Args:
             audience: `"act"` for a step that works with rows, which is shown their values;
@@ -286,10 +290,17 @@ class Context:
         selection = select_entries(record, self.window)
         data = audience in _WITH_DATA
         rows = self._read_rows(selection, record, data=data)
-        view = view_of(selection, drafts, rows, data=data)
+        view = view_of(selection, drafts, rows, self._decided(record.turn), data=data)
         # the toolset has put refs in place of keys, and masks those that are cut
         cover = self._scrub if self._toolset is None else mask_keys
         return ContextView.model_validate(cover(view))
+
+    def _decided(self, turn: int) -> list[CallView]:
+        """Return the calls that need a person: one round trip, if the toolset may ask one."""
+        if self._toolset is None or self._toolset.consent is None:
+            return []
+        entries = self.conversation.calls.select(limit=_MOST_CALLS)
+        return calls_of(entries, turn - self.window.active)
 
     def _read_rows(
         self, selection: Selection, record: ActivityRecord, *, data: bool

@@ -49,8 +49,8 @@ from pydantic import BaseModel, ConfigDict
 from alfred_refs.conversation import Draft
 from alfred_refs.errors import ContextError
 from alfred_refs.mapping import parse_ref
-from alfred_refs.store import KEPT_TURNS, ActivityEntry, ActivityRecord
-from alfred_refs.tools import CurrentRow, CurrentRows
+from alfred_refs.store import KEPT_TURNS, ActivityEntry, ActivityRecord, CallEntry, CallState
+from alfred_refs.tools import CurrentRow, CurrentRows, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +225,38 @@ class EntityView(RowView):
         return name_of(self.ref, self.label)
 
 
+class CallView(_ViewModel):
+    """A call that needs a person.
+
+    Attributes:
+        call: its number.
+        tool: its name.
+        would: what it does, or would do, in words.
+        state: `waiting`, `done`, `rejected`, `expired`, or `doing` if it is not known whether it
+            was done.
+        reason: why it was rejected, in the words of whoever did; `None` without a reason.
+
+    Example:
+        >>> from alfred_refs.tools import Toolset
+        >>> rules = {Recipe: ["delete"]}
+        >>> careful = Toolset([Recipe, Line], consent=rules, hidden=[Recipe.user_id])
+        >>> asking = careful.bind(sessions, registry=registry)
+        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
+        >>> delete = {"table": "recipes", "filters": only, "expect": "Soup"}
+        >>> number = asking.call("chat-7", None, "db_delete", delete).pending
+        >>> answer = asking.reject("chat-7", None, number, by="ann", reason="we sell it")
+        >>> [call] = asking.context("chat-7").view().calls
+        >>> call.would, call.state, call.reason
+        ('Delete 1 recipe.', 'rejected', 'we sell it')
+    """
+
+    call: int
+    tool: str
+    would: str
+    state: CallState
+    reason: str | None = None
+
+
 class ContextView(_ViewModel):
     """The content of a prompt: the rows, drafts and steps of a conversation.
 
@@ -234,6 +266,7 @@ class ContextView(_ViewModel):
         drafts: content that is generated and not saved.
         retained: older rows that are retained; without data.
         others: the number of other refs, by entity.
+        calls: those that wait for a person, and those of the window that one has decided.
         hidden: how many of `active`, `drafts` and `retained` a budget left out.
         cut: where values of rows were shortened, as in an answer of a tool.
 
@@ -249,6 +282,7 @@ class ContextView(_ViewModel):
     drafts: list[EntityView]
     retained: list[EntityView]
     others: dict[str, int]
+    calls: list[CallView] = []
     hidden: int = 0
     cut: list[str] = []
 
@@ -269,8 +303,29 @@ class ContextView(_ViewModel):
         return self.model_copy(update={**groups, "hidden": self.hidden + hidden, "cut": cut})
 
 
+def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
+    """Return the calls that need a person: those that wait, and those decided after a turn."""
+    return [
+        CallView(
+            call=entry.number,
+            tool=entry.tool,
+            would=Plan.model_validate(entry.plan).asked,
+            state=entry.state,
+            reason=entry.reason,
+        )
+        for entry in entries
+        if entry.token is not None and entry.plan is not None  # a person was asked
+        if entry.state == "waiting" or entry.turn > since
+    ]
+
+
 def view_of(
-    selection: Selection, drafts: Iterable[Draft], current: CurrentRows | None, *, data: bool
+    selection: Selection,
+    drafts: Iterable[Draft],
+    current: CurrentRows | None,
+    calls: Sequence[CallView] = (),
+    *,
+    data: bool,
 ) -> ContextView:
     """Return the view of a selection.
 
@@ -279,6 +334,7 @@ def view_of(
         drafts: the pending drafts, as they are to be shown.
         data: whether drafts are shown with their content.
         current: the rows as they are now; `None` if they were not read.
+        calls: that need a person.
     """
     nesting = _Nesting(selection.active, {} if current is None else current.rows)
     listed = {str(entry.ref) for entry in (*selection.active, *selection.retained)}
@@ -302,6 +358,7 @@ def view_of(
         ],
         retained=[_entity_view(entry, current, None) for entry in selection.retained],
         others={entity: count for entity, count in others.items() if count > 0},
+        calls=[*calls],
         cut=[] if current is None else list(current.cut),
     )
 
@@ -421,6 +478,14 @@ NOTHING = "Nothing yet."
 _RETAINED = "Older, kept as names; read them for data:"
 _RETAINED_NAMES = "From earlier turns:"
 _DRAFTS = "Generated and not saved:"
+_CALLS = "Calls that a person decides; do not repeat them:"
+_STATES: Mapping[CallState, str] = {
+    "waiting": "waits",
+    "doing": "approved, and it is not known whether it was done",
+    "done": "approved and done",
+    "rejected": "rejected",
+    "expired": "nobody has decided it in time",
+}
 
 # tags that the text of a user may not contain; `<product_2:hex>` and `<key>` are marks of keys
 _TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+(?::(?:hex|HEX|upper))?)>)")
@@ -538,6 +603,7 @@ def _fixed_text(view: ContextView, audience: Audience) -> str:
         _note(view, audience),
         retained if view.retained else "",
         drafts if view.drafts else "",
+        _decisions(view),
         others,
         _omission_note(empty),
         "\n",
@@ -558,7 +624,8 @@ def _text(view: ContextView, audience: Audience) -> str:
         _with_heading(_RETAINED_NAMES if is_reply else _RETAINED, retained),
         active,
         drafts if is_reply else _with_heading(_DRAFTS, drafts),
-        "" if active or retained or drafts or view.hidden else NOTHING,
+        _decisions(view),
+        "" if active or retained or drafts or view.calls or view.hidden else NOTHING,
         "" if is_reply else _others(view),
         _cut_note(view),
         _omission_note(view),
@@ -570,6 +637,16 @@ def _note(view: ContextView, audience: Audience) -> str:
     if audience != "act" or not view.active:
         return ""
     return NOTE if any(each.data is not None for each in view.active) else NOT_READ
+
+
+def _decisions(view: ContextView) -> str:
+    """Return the calls that a person decides, a line each."""
+    lines = [
+        f"- call {each.call}, {each.tool}: {quote_json(each.would)}: {_STATES[each.state]}"
+        + ("" if each.reason is None else f": {quote_json(each.reason)}")
+        for each in view.calls
+    ]
+    return _with_heading(_CALLS, "\n".join(lines))
 
 
 def _paragraphs(*parts: str) -> str:

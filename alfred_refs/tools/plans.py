@@ -177,6 +177,12 @@ class Plan(BaseModel):
         return f"{text}." + (f" With it: {', '.join(along)}." if along else "")
 
     @property
+    def asked(self) -> str:
+        """The summary of the rows alone that the call asks for: a model may not see the others."""
+        rows = [row for row in self.rows if row.is_named]
+        return Plan(tool=self.tool, rows=rows).summary
+
+    @property
     def text(self) -> str:
         """The plan for a person: the counts, then each row by name."""
         lines = [self.summary]

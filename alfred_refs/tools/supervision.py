@@ -414,15 +414,11 @@ def _kept(
 
 
 def pending_answer(number: int, plan: Plan) -> Answer:
-    """Return the answer of a call that waits for a person.
-
-    It says nothing of rows that go along: the model may not see them.
-    """
-    named = [row for row in plan.rows if row.is_named]
+    """Return the answer of a call that waits for a person."""
     return {
         "pending": {
             "call": number,
-            "would": Plan(tool=plan.tool, rows=named).summary,
+            "would": plan.asked,
             "message": "a person must approve this call; nothing is changed before that. Do not "
             "repeat it: go on with something else, or tell the user what you wait for",
         }
