@@ -52,12 +52,14 @@ ENVIRONMENTS = {
 ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
+SMALL = ("-m", "not slow", "--cells", "4", "--hypothesis-profile", "small")
+
 # without these, `test` is the small run; with them, the selected tests run whole, in one process
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
 
 SMALL_RUN = """\
-small run: about nine minutes on two cores. Left out are the tests marked `slow`, and four fifths
-of Hypothesis' examples.
+small run: about six minutes on two cores. Left out are the tests marked `slow`, what a test has
+of parameters beyond four sets, and four fifths of Hypothesis' examples.
 Run everything with `python3 run.py test --all`, or name tests by path or -k."""
 
 # the tests that pin SQLAlchemy's behaviour, for pre-releases
@@ -137,7 +139,7 @@ def test(python: Path, arguments: Sequence[str]) -> int:
         options = [*ON_ALL_CORES, *options]
     elif not any(_is_path(each) or each.startswith(SELECTING) for each in arguments):
         _say(SMALL_RUN)
-        options = [*ON_ALL_CORES, "-m", "not slow", "--hypothesis-profile", "small", *options]
+        options = [*ON_ALL_CORES, *SMALL, *options]
     # without bytecode, each of the many processes would compile the package and its own tests
     environ = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
     return _run([python, "-m", "pytest", *options], environ)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import itertools
 import re
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,13 @@ _MODULE_ONCE = re.compile(r"^pytestmark = .*\bmark\.once\b", re.MULTILINE)
 _TESTS_BETWEEN, _COUNT = 50, itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--cells`, for the small run."""
+    parser.addoption(
+        "--cells", type=int, metavar="N", help="run at most N cells of each parametrized test"
+    )
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `-m "not once"`, leave out modules whose tests are all marked so.
 
@@ -66,11 +76,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of whole folders with `once`, except those of `ON_BOTH`."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of whole folders with `once`, except those of `ON_BOTH`; apply `--cells`."""
     for item in items:
         if _is_once(item.nodeid):
             item.add_marker("once")
+    if (cells := config.getoption("cells")) is not None:
+        few = _few(items, cells)
+        config.hook.pytest_deselected(items=[item for item in items if item not in few])
+        items[:] = [item for item in items if item in few]
+
+
+def _few(items: Sequence[pytest.Item], cells: int) -> set[pytest.Item]:
+    """Return some cells of each test: the same in all processes, and none of a period."""
+    by_test = defaultdict(list)
+    for item in items:
+        by_test[item.nodeid.partition("[")[0]].append(item)
+    return {
+        item
+        for each in by_test.values()
+        for item in sorted(each, key=lambda item: zlib.crc32(item.nodeid.encode()))[:cells]
+    }
 
 
 def _is_once(path: str) -> bool:

@@ -133,7 +133,7 @@ def test_a_prerelease_is_tested_where_there_is_one(
 
 
 ALL_CORES = ["-n", "auto", "--dist", "worksteal"]
-SMALL = [*ALL_CORES, "-m", "not slow", "--hypothesis-profile", "small"]
+SMALL = [*ALL_CORES, "-m", "not slow", "--cells", "4", "--hypothesis-profile", "small"]
 
 
 @pytest.mark.parametrize(
