@@ -117,6 +117,7 @@ VALUES: Mapping[str, Any] = {
     "p_reason": "liked",
     "p_reasons": [None, None, "liked"],
     "p_ref": "recipe_200",
+    "p_search": "0",
     "p_seconds": 0.1,
     "p_state": "done",
     "p_states": ["pending", "saved", "discarded"],
@@ -131,6 +132,7 @@ VALUES: Mapping[str, Any] = {
     "p_turns_back": 3,
     "p_undoes": None,
     "p_unused_for": timedelta(days=1),
+    "p_used_at": datetime(2026, 1, 1, tzinfo=UTC),
     "p_user": "ann",
     "p_versions": [1, 1, 1],
 }
