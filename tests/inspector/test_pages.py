@@ -6,6 +6,7 @@ import re
 import uuid
 from datetime import date
 from html import unescape
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,7 +20,7 @@ from alfred_refs.context import Step
 from alfred_refs.inspector import Operator, inspector_of, pages
 from alfred_refs.store import NewCall
 from alfred_refs.testing import MemoryStore
-from alfred_refs.tools import BoundToolset, Journal, Toolset
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Reading, Toolset
 from tests.inspector import garden
 from tests.inspector.conftest import client_for, text_of
 from tests.inspector.garden import ANN, BEN, CHAT, OTHER, ROSES, Bed, Plant
@@ -241,6 +242,31 @@ def test_columns_that_are_hidden_by_now_are_hidden_in_old_calls_and_plans(
     assert "1 row of other tables deleted" in pages[0].text
 
 
+class Discreet(Hooks):
+    """Shows no model the title of a bed."""
+
+    def after_read(self, read: Reading, rows: list[dict[str, Any]]) -> None:  # noqa: ARG002
+        """Replace the titles."""
+        for row in rows:
+            row["title"] = "a bed"
+
+
+def test_labels_that_hooks_may_hide_are_not_shown(
+    garden_engine: Engine, desk: BoundToolset
+) -> None:
+    """The registry has them as they are in the rows."""
+    garden.read(desk)
+    discreet = Toolset(
+        [Bed], owner=desk.toolset.ownership, hidden=[Bed.secret], hooks={Bed: [Discreet()]}
+    ).bind(sessionmaker(garden_engine, class_=RefSession), registry=RefRegistry(garden_engine))
+    client = client_for(discreet)
+
+    for name in ("refs", "conversation", "prompt"):
+        page = client.get(f"/{name}", params={"id": CHAT}).text
+        assert "bed_1" in page
+        assert "Roses" not in page
+
+
 @pytest.mark.parametrize(
     "name", ["read", "write", "analyze", "generate", "understand", "think", "reply"]
 )
@@ -302,6 +328,8 @@ def test_calls_that_wait_are_paged(root: TestClient, desk: BoundToolset) -> None
     assert "talk 20<" not in first
     found = [f"talk {each}<" in second for each in (19, 20, 21)]
     assert found == [False, True, True]
+    garden.ask_to_delete(desk, OTHER, BEN)
+    assert "Herbs" in client_for(desk, "ben", BEN).get("/approvals").text  # on the first page
 
 
 def test_what_is_not_there_is_not_found(root: TestClient, desk: BoundToolset) -> None:
