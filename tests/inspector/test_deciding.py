@@ -68,6 +68,8 @@ def test_a_call_whose_plan_has_changed_waits_with_the_new_one(
     assert "Nothing was done" in refused.text
     assert "Moss rose" in refused.text
     assert titles(garden_engine) == ["Herbs", "Roses"]
+    assert root.post("/approve", data=values).status_code == 409  # the old page, once more
+    assert titles(garden_engine) == ["Herbs", "Roses"]
     assert root.post("/approve", data=hidden_values(refused.text, "approve")).status_code == 200
     assert titles(garden_engine) == ["Herbs"]
 
