@@ -36,7 +36,6 @@ from alfred_refs.tools import (
     Approval,
     BoundToolset,
     CallRecord,
-    Plan,
     PlannedRow,
     ToolAnswer,
 )
@@ -337,13 +336,13 @@ class Pages:
             "opened": opened,
             "call": call,
             "turn": turn,
-            "plan": self._plan(id_, opened.owner, found),
+            "plan": found,
         }
 
     # As the model sees it
 
     def _history(self, opened: Opened, **which: Any) -> list[CallRecord]:
-        """Return calls without what is hidden from the model, and without keys."""
+        """Return calls; plans and changes have no keys, arguments and answers are cleaned."""
         id_ = opened.info.id
         records = self._desk.history(id_, opened.owner, **which)
         contents = [
@@ -352,24 +351,15 @@ class Pages:
         ]
         shown = self._desk.cover(id_, opened.owner, contents)
         return [
-            replace(
-                record,
-                arguments=arguments,
-                answer=answer,
-                plan=None if record.plan is None else self._plan(id_, opened.owner, record.plan),
-            )
+            replace(record, arguments=arguments, answer=answer)
             for record, (arguments, answer) in zip(records, shown, strict=True)
         ]
 
     def _approval(self, waiting: Approval) -> Approval:
-        """Return a call that waits without what is hidden from the model, and without keys."""
+        """Return a call that waits; its plan has no keys, and its arguments are cleaned."""
         id_, owner = waiting.conversation, waiting.owner
         arguments = self._desk.cover(id_, owner, self._tables.without_hidden(waiting.arguments))
-        return replace(waiting, arguments=arguments, plan=self._plan(id_, owner, waiting.plan))
-
-    def _plan(self, id_: str, owner: Any, plan: Plan) -> Plan:
-        shown = self._desk.cover(id_, owner, plan.model_dump(exclude={"token"}))
-        return Plan.model_validate({**shown, "token": plan.token})  # a digest looks like a key
+        return replace(waiting, arguments=arguments)
 
     def _labels(
         self, opened: Opened, labels: Sequence[tuple[str, str | None]]

@@ -188,15 +188,21 @@ def test_refs_are_listed_with_label_and_whether_their_row_is_there(
 
 def test_keys_are_shown_on_request_only(root: TestClient, desk: BoundToolset) -> None:
     """No page and no address has one, unless a form asks for them."""
+    garden.read(desk)
+    garden.update(desk, note=f"see {ROSES}", title=f"Roses {ROSES}")
     garden.ask_to_delete(desk)
-    garden.update(desk, note=f"see {ROSES}")
-    pages = [
+    found = [
         root.get(f"/{each}", params={"id": CHAT, "call": 1})
         for each in ("conversation", "call", "prompt", "refs", "drafts", "approvals")
     ]
 
-    assert [page.status_code for page in pages] == [200] * 6
-    assert all(str(ROSES) not in page.text for page in pages)
+    found += [root.get("/call", params={"id": CHAT, "call": 2})]
+    found += [root.post("/undo", data={"id": CHAT, "call": 1})]
+
+    assert [page.status_code for page in found] == [200] * 8
+    assert all(str(ROSES) not in page.text for page in found)
+    of_root = pages.Pages(desk, Operator("root", ...))
+    assert {ref.key for ref in of_root.refs(CHAT, "bed")["refs"]} == {None}
     shown = root.post("/refs", data={"id": CHAT, "entity": "bed"})
     assert str(ROSES) in shown.text
     assert str(ROSES) not in str(shown.url)
