@@ -25,18 +25,19 @@ pytest_plugins = [
 profiles.register()
 
 
-# what is built on the plugin uses sessions as applications do, or sends SQL of its own
+# what is built on the plugin uses sessions as applications do, or sends SQL of its own; redaction
+# works on texts
 ONCE = (
     *("tests/cli/", "tests/context/", "tests/conversation/", "tests/examples/"),
     *("tests/inspector/", "tests/integrations/", "tests/positions/", "tests/project/"),
-    *("tests/store/", "tests/tools/"),
+    *("tests/session/redaction/", "tests/store/", "tests/tools/"),
 )
 
 # but these run on both series: each kind of statement, unit of work and driver that it uses
 ON_BOTH = (
     *("tests/conversation/test_aio.py", "tests/conversation/test_view.py"),
     *("tests/positions/test_editing.py", "tests/positions/test_mappings.py"),
-    "tests/project/test_public.py",
+    *("tests/project/test_public.py", "tests/session/redaction/test_sqlalchemy_errors.py"),
     *("tests/store/test_connections.py", "tests/store/test_protocol.py"),
     "tests/store/test_variants.py",
     *("tests/tools/shop/test_history.py", "tests/tools/shop/test_plans.py"),
@@ -45,11 +46,8 @@ ON_BOTH = (
     *("tests/tools/test_draft_saving.py", "tests/tools/test_filters.py"),
     *("tests/tools/test_links.py", "tests/tools/test_lists.py", "tests/tools/test_mappings.py"),
     *("tests/tools/test_order.py", "tests/tools/test_patterns.py", "tests/tools/test_reading.py"),
-    *(
-        "tests/tools/test_relatives.py",
-        "tests/tools/test_totals.py",
-        "tests/tools/test_writing.py",
-    ),
+    *("tests/tools/test_relatives.py", "tests/tools/test_totals.py"),
+    "tests/tools/test_writing.py",
 )
 
 _MODULE_ONCE = re.compile(r"^pytestmark = .*\bmark\.once\b", re.MULTILINE)

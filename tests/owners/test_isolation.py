@@ -55,6 +55,7 @@ def test_an_owned_session_reads_and_writes_the_rows_that_policies_allow(isolated
     assert len(found.kinds) > 40
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_the_judge_finds_a_session_without_isolation(isolated: Engine) -> None:
     """A plain session reads and writes rows of other owners."""
@@ -65,6 +66,7 @@ def test_the_judge_finds_a_session_without_isolation(isolated: Engine) -> None:
     assert len(found.wrong) > 15
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_the_judge_finds_a_session_of_another_owner(isolated: Engine) -> None:
     """A session that is isolated for the wrong owner differs too."""
@@ -73,6 +75,7 @@ def test_the_judge_finds_a_session_of_another_owner(isolated: Engine) -> None:
     assert len(found.wrong) > 10
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_a_seed_makes_the_same_programs_in_every_process() -> None:
     """Hash randomization does not change them, so that a difference can be reproduced."""
@@ -86,6 +89,7 @@ def test_a_seed_makes_the_same_programs_in_every_process() -> None:
     assert len(made) == 1
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_a_seed_has_the_same_outcomes_again(isolated: Engine) -> None:
     """The same outcomes, of the same features."""

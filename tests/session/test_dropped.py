@@ -26,7 +26,7 @@ from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests.models import Recipe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.once, pytest.mark.slow]
 
 Models = tuple[Any, ...]
 Work = Callable[[Any, Models], Any]
