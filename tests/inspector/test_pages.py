@@ -439,13 +439,15 @@ def test_a_toolset_without_ownership_shows_conversations_without_owner(
     registry = RefRegistry(store=MemoryStore())
     desk = Toolset([Bed]).bind(sessionmaker(garden_engine, class_=RefSession), registry=registry)
     registry.conversation("mine").begin_turn()
-    registry.conversation("ann's", owner=ANN).begin_turn()
+    asked = NewCall("db_delete", {}, "waiting", "model", plan={"tool": "db_delete"}, token="t")
+    registry.conversation("ann's", owner=ANN).calls.add(asked)
     client = client_for(desk, owner=None)
 
     page = client.get("/").text
 
     assert "mine" in page
     assert "ann&#39;s" not in page
+    assert desk.approvals() == []
     assert client.get("/conversation?id=mine").status_code == 200
     assert client.get("/conversation", params={"id": "ann's"}).status_code == 404
 
