@@ -72,6 +72,7 @@ from sqlalchemy import (
     TypeDecorator,
     Uuid,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import DOMAIN, INTERVAL, JSONB, TIME, TIMESTAMP
 from sqlalchemy.types import TypeEngine
 
@@ -404,8 +405,34 @@ def _decorated(type_: TypeDecorator[Any]) -> Values:
             return plain_value(values.show_one(value))
         return shown_number(value) if isinstance(value, float | Decimal) else plain_value(value)
 
+    def accept(given: Any) -> Any:
+        try:
+            accepted = values.accept_one(given)
+        except (ValidationError, KeyError, TypeError):
+            stored, loaded = _stored_and_loaded(type_, given)
+            if isinstance(given, list | dict) and isinstance(stored, str) and loaded == given:
+                return given  # a list or document that the type keeps as text
+            raise
+        stored, loaded = _stored_and_loaded(type_, accepted)
+        is_kept = accepted in (stored, loaded)
+        if not is_kept and isinstance(loaded, list | tuple | set | dict):
+            raise UnfitValueError("a list or an object, as rows show it")  # of characters
+        return accepted
+
     # the precision is that of the stored value, which may be another number
-    return replace(values, show_one=show, digits=None, decimals=None, exact=False)
+    return replace(
+        values, accept_one=accept, show_one=show, digits=None, decimals=None, exact=False
+    )
+
+
+def _stored_and_loaded(type_: TypeDecorator[Any], value: Any) -> tuple[Any, Any]:
+    """Return what a custom type stores for a value, and what it returns for that."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    stored = loaded = None
+    with suppress(Exception):  # of the application's: raised again when the row is written
+        stored = loaded = type_.process_bind_param(value, dialect)
+        loaded = type_.process_result_value(stored, dialect)
+    return stored, loaded
 
 
 def _has_texts(class_: type[enum.Enum]) -> bool:
@@ -456,9 +483,7 @@ def _is_rectangular(lists: Sequence[Any]) -> bool:
 
 def _arrays(type_: ARRAY[Any]) -> Values:
     """Return the values of an array with as many dimensions as its type declares."""
-    # psycopg returns an array of a domain as text, which SQLAlchemy splits into characters
-    is_parsed = not isinstance(type_.item_type, DOMAIN)
-    item = values_of(type_.item_type, None) if is_parsed else _opaque()
+    item = values_of(type_.item_type, None)
     stored = stored_type(type_.item_type)
     # arrays are compared by their elements; PostgreSQL compares `jsonb` but not `json`
     is_comparable = _operators_of(stored) != _NULL or isinstance(stored, JSONB)

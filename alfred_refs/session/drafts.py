@@ -159,6 +159,17 @@ class Builder:
         self._related.update((id(other), back, id(instance)) for back in backs)
 
 
+def check_init(model: type[Any]) -> None:
+    """Check that new rows of a class can be built from records.
+
+    Raises:
+        SetupError: its `__init__` needs a parameter that is not an attribute of the class.
+    """
+    for parameter in signature(model).parameters.values():
+        if parameter.default is Parameter.empty and parameter.kind not in _VARIABLE:
+            _empty_argument(model, parameter)
+
+
 def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
     """Return a new instance: `__init__` gets its parameters, all other attributes are set.
 
@@ -174,9 +185,7 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
     missing = {
         name: _empty_argument(model, each)
         for name, each in parameters.items()
-        if name not in arguments
-        and each.default is Parameter.empty
-        and each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        if name not in arguments and each.default is Parameter.empty and each.kind not in _VARIABLE
     }
     instance = model(**arguments, **missing)
     for name in record.keys() - arguments.keys():
@@ -185,6 +194,7 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
 
 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def _empty_argument(model: type[Any], parameter: Parameter) -> Any:
@@ -197,7 +207,8 @@ def _empty_argument(model: type[Any], parameter: Parameter) -> Any:
     raise SetupError(
         f"class {model.__qualname__!r} cannot be built from a record: its __init__ needs "
         f"{parameter.name!r}, which is not an attribute",
-        "give it a default, or list the class in read_only",
+        f"give it a default, or let a model make no such rows: "
+        f"Toolset(verbs={{{model.__qualname__}: [...]}})",
     )
 
 

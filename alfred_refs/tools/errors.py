@@ -523,6 +523,14 @@ def check_failed(
     )
 
 
+def not_permitted(table: str, tool: str) -> ToolError:
+    """Report that privileges or row-level security of the database forbid a call."""
+    fact, remedy = f"the database forbids this {tool} of table {table!r}", "name other columns"
+    if tool not in ("db_read", "db_query"):
+        fact, remedy = f"{fact}; nothing was changed", "give other values"
+    return ToolError("not_permitted", f"{fact}; {remedy}, or use another table", table=table)
+
+
 def invalid_content(fact: str, remedy: str) -> ToolError:
     """Report that a draft cannot have such content, or that new rows cannot be saved so."""
     return ToolError("invalid_content", f"{fact}; {remedy}")

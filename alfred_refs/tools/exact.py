@@ -1,9 +1,10 @@
-"""Values that Python cannot hold, as text.
+"""Values that Python cannot hold, or drivers do not read, as text.
 
 PostgreSQL has dates and times that Python's `datetime` has not: `infinity`, years before 1 and
 after 9999, and the time `24:00`. Drivers raise an error for them, or, as psycopg2 and asyncpg do,
 return another date. So a SELECT that shows such a column asks PostgreSQL for its text, and
-`read_exact` makes the Python value of it; a text that has none stays a text.
+`read_exact` makes the Python value of it; a text that has none stays a text. So are arrays of
+domains read, which psycopg returns as text and SQLAlchemy splits into characters.
 
 >>> from sqlalchemy import column
 >>> print(select_exact(column("day", Date())))
@@ -18,23 +19,41 @@ datetime.date(2026, 5, 1)
 Instances are read in the same way: the SELECT defers such columns and shows their texts beside the
 instance. `ExactValues.add` sets the attributes that have a Python value and keeps the other texts.
 
-Limits: custom types, arrays, ranges and intervals are left to the driver, which shows a month of
-an interval as 30 days, and so are other databases, and columns of subclasses where a base class is
-read. Where a driver raises an error, a session raises `DataError`.
+Limits: custom types, other arrays, ranges and intervals are left to the driver, which shows a month
+of an interval as 30 days, and so are other databases, and columns of subclasses where a base class
+is read. Where a driver raises an error, a session raises `DataError`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Date, DateTime, Result, Select, Text, Time, cast, func, inspect, select
+from sqlalchemy import (
+    ARRAY,
+    Date,
+    DateTime,
+    Result,
+    Select,
+    Text,
+    Time,
+    cast,
+    func,
+    inspect,
+    select,
+)
+from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.orm import InstanceState, Session
 from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
+from alfred_refs.mapping import python_type_of, undecorated_type
 
 _PARSERS: Mapping[type[TypeEngine[Any]], Callable[[str], Any]] = {
     Date: dt.date.fromisoformat,
@@ -43,8 +62,31 @@ _PARSERS: Mapping[type[TypeEngine[Any]], Callable[[str], Any]] = {
 }
 
 
+# Python type of an array's items -> what makes one of its JSON
+_ITEMS: Mapping[Any, Callable[[Any], Any]] = {
+    uuid.UUID: uuid.UUID,
+    float: float,
+    dt.date: dt.date.fromisoformat,
+    dt.datetime: dt.datetime.fromisoformat,
+    dt.time: dt.time.fromisoformat,
+}
+
+
 def _parser(type_: TypeEngine[Any]) -> Callable[[str], Any] | None:
+    if isinstance(type_, ARRAY) and isinstance(type_.item_type, DOMAIN):
+        item = _ITEMS.get(python_type_of(undecorated_type(type_.item_type)), lambda each: each)
+        return partial(_array, item)
     return next((parse for class_, parse in _PARSERS.items() if isinstance(type_, class_)), None)
+
+
+def _array(item: Callable[[Any], Any], text: str) -> list[Any]:
+    def items(value: Any) -> Any:
+        if isinstance(value, list):
+            return [items(each) for each in value]
+        return None if value is None else item(value)
+
+    parsed: list[Any] = items(json.loads(text, parse_float=Decimal))
+    return parsed
 
 
 def is_text_needed(type_: TypeEngine[Any]) -> bool:

@@ -64,6 +64,7 @@ from alfred_refs.tools.errors import (
     list_changed,
     missing_reference,
     missing_value,
+    not_permitted,
     overlap,
     still_referenced,
     too_deep,
@@ -108,6 +109,7 @@ _CODE_REMEDY = "read the drafts, or generate one"  # no tool does either
 _UNFIT: Mapping[str, Any] = {"sqlstate": "22023"}
 _QUERY_CANCELED = "57014"
 _DATA_EXCEPTION = "22000"
+_INSUFFICIENT_PRIVILEGE = "42501"
 _RAISE_EXCEPTION = "P0001"  # by a trigger: its message is not for models
 
 
@@ -235,16 +237,10 @@ def _message_for_model(message: str, error: BadRefError, tool: str) -> str:
 def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
     """Return the tool error for an error of the database, by its SQLSTATE."""
     state = str(fields["sqlstate"])
-    if state.startswith("22"):
-        fact = _FACTS.get(state, "a value does not fit its column")
-        message = f"{fact}; nothing was changed; give another value"
-        if state == _DATA_EXCEPTION:
-            message += ", or, if it is one that a row has, leave its column or the row out"
-        return ToolError("invalid_value", message, field=None)
-    if state.startswith("54"):
-        fact = _FACTS.get(state, "it is more than the database can do at once")
-        message = f"{fact}; nothing was changed; give less"
-        return ToolError("invalid_value", message, field=None)
+    if state.startswith(("22", "54")):
+        return _refused_value(state)
+    if state == _INSUFFICIENT_PRIVILEGE:
+        return not_permitted(table.name, tool)
     if state == _RAISE_EXCEPTION and tool != "db_read":
         return check_failed(table.name)
     referring = fields.get("table_name")
@@ -257,6 +253,17 @@ def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) ->
     return _constraint_fault(
         state, fields.get("constraint_name"), fields.get("column_name"), table
     )
+
+
+def _refused_value(state: str) -> ToolError:
+    """Return the tool error for a value that the database refuses, or for too many."""
+    fact, remedy = "a value does not fit its column", "give another value"
+    if state.startswith("54"):
+        fact, remedy = "it is more than the database can do at once", "give less"
+    if state == _DATA_EXCEPTION:
+        remedy += ", or, if it is one that a row has, leave its column or the row out"
+    message = f"{_FACTS.get(state, fact)}; nothing was changed; {remedy}"
+    return ToolError("invalid_value", message, field=None)
 
 
 def _name_of(referring: str | None, table: ToolTable) -> str | None:

@@ -55,7 +55,7 @@ from alfred_refs.mapping import (
 from alfred_refs.mapping.columns import UnfitValueError, Values, spells_document, values_of
 from alfred_refs.owners import Ownership
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
-from alfred_refs.session import refuse_pydantic_without_mixin
+from alfred_refs.session import check_init, refuse_pydantic_without_mixin
 from alfred_refs.tools.errors import (
     ToolError,
     invalid_value,
@@ -999,6 +999,8 @@ def _table(
 ) -> ToolTable:
     mapper: Mapper[Any] = inspect(model).mapper
     _check_identity(mapper)
+    if "create" in verbs and not sqla.is_association(mapper):
+        check_init(model)
     keys = entities.of_class(model)
     refuse_pydantic_without_mixin(model, keys.all)
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)

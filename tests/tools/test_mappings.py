@@ -229,6 +229,18 @@ class Served(Base):
         del service
 
 
+class Supplied(Base):
+    """Needs more than attributes, and takes all of these."""
+
+    __tablename__ = "supplied"
+
+    id: Mapped[Key]
+
+    def __init__(self, *, factor: int, **values: Any) -> None:
+        super().__init__(**values)
+        del factor
+
+
 MakeCall = Callable[..., Call]
 
 
@@ -478,8 +490,11 @@ def test_an_init_that_needs_more_than_attributes_is_a_mistake_in_the_set_up(
     made: MakeCall,
 ) -> None:
     """No model can give what it needs."""
-    with pytest.raises(SetupError, match="its __init__ needs 'service'"):
-        made(Served)("db_create", table="served", data={})
+    with pytest.raises(SetupError, match=r"its __init__ needs 'service'.*verbs=\{Served: "):
+        made(Served)
+    with pytest.raises(SetupError, match=r"^2 classes cannot be used"):
+        Toolset([Served, Supplied])
+    Toolset([Served, Supplied], read_only=[Served], verbs={Supplied: ["update"]})
 
 
 def test_what_the_application_left_to_be_flushed_is_its_own_mistake(

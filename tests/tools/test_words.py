@@ -47,6 +47,7 @@ from alfred_refs.tools.errors import (
     hidden_items,
     in_doubt,
     linked_elsewhere,
+    not_permitted,
     plan_changed,
     rejected,
     undo_conflict,
@@ -169,6 +170,7 @@ class Raises(Hooks):
             "undo": undo_conflict(["order_1: count was changed since"]),
             "no call": unknown_call(9),
             "done": already_done(3, "Ann"),
+            "denied": not_permitted("orders", "db_read"),
             "linked": linked_elsewhere("orders", "tags", "order_tags"),
         }
         if read.semantic in errors:
@@ -232,6 +234,7 @@ CALLS: list[tuple[str, Named]] = [
     ("db_read", semantic("hidden")),
     *[("db_read", semantic(each)) for each in KEPT],
     ("db_read", semantic("linked")),
+    ("db_read", semantic("denied")),
     ("db_read", named("order_9")),
     ("db_read", named("customer_1")),
     ("db_read", named("line_1", "first order")),

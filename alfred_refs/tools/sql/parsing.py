@@ -111,6 +111,7 @@ _FACTS: Mapping[str, tuple[str, str]] = {
     "22012": ("there is a division by zero", "divide by nullif(x, 0)"),
     "22025": ("a pattern ends in its escape character", "end it otherwise"),
     "22P02": ("a text cannot be converted to its type", "convert only texts that fit it"),
+    "42501": ("the database forbids to read some of it", "use other columns, or other tables"),
     "54001": ("it is nested too deep", "use WITH for parts of the question"),
     "54011": ("it selects too many columns", "name the columns that you want"),
     "54023": ("a function has too many arguments", "call it with fewer"),
