@@ -179,9 +179,8 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
         SetupError: `__init__` needs a parameter that is not an attribute of the class.
     """
     parameters = signature(model).parameters
-    takes_all = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
-    by_name = {name for name, each in parameters.items() if each.kind in _BY_NAME}
-    arguments = {name: each for name, each in record.items() if takes_all or name in by_name}
+    accepted = _accepted_names(model)
+    arguments = {n: each for n, each in record.items() if accepted is None or n in accepted}
     missing = {
         name: _empty_argument(model, each)
         for name, each in parameters.items()
@@ -191,6 +190,22 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
     for name in record.keys() - arguments.keys():
         setattr(instance, name, record[name])
     return instance
+
+
+def _accepted_names(model: type[Any]) -> set[str] | None:
+    """Return the names that `__init__` takes, and those of base classes that get its `**values`.
+
+    `None` if it takes any, as the declarative `__init__` does.
+    """
+    names = set[str]()
+    for class_ in model.__mro__:
+        if "__init__" not in vars(class_):
+            continue
+        _, *parameters = signature(vars(class_)["__init__"]).parameters.values()
+        names |= {each.name for each in parameters if each.kind in _BY_NAME}
+        if not any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
+            return names
+    return None
 
 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)

@@ -41,7 +41,7 @@ from sqlalchemy import (
     or_,
     text as sql_text,
 )
-from sqlalchemy.exc import InvalidRequestError, PendingRollbackError
+from sqlalchemy.exc import InvalidRequestError, ResourceClosedError
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
 
@@ -178,8 +178,9 @@ def _begin_transaction(
             try:
                 yield
             except InvalidRequestError as error:
-                # a PendingRollbackError repeats an earlier flush error
-                if own.is_active or isinstance(error, PendingRollbackError):
+                # others have a cause of their own: a mapping, or an earlier flush error
+                ended = type(error) in (InvalidRequestError, ResourceClosedError)
+                if own.is_active or not ended:
                     raise
                 raise _transaction_ended() from error
         if not own.is_active:

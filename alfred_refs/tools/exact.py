@@ -19,9 +19,9 @@ datetime.date(2026, 5, 1)
 Instances are read in the same way: the SELECT defers such columns and shows their texts beside the
 instance. `ExactValues.add` sets the attributes that have a Python value and keeps the other texts.
 
-Limits: custom types, other arrays, ranges and intervals are left to the driver, which shows a month
-of an interval as 30 days, and so are other databases, and columns of subclasses where a base class
-is read. Where a driver raises an error, a session raises `DataError`.
+Limits: custom types, other arrays, ranges and intervals are left to the driver, which shows a
+month of an interval as 30 days, and so are other databases, and columns of subclasses where a base
+class is read. Where a driver raises an error, a session raises `DataError`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from sqlalchemy.pool import StaticPool
 from tests.mapping.random_mappings import mapping_of
 from tests.mapping.random_programs import differences, faults
 
-SEEDS = range(8)
+SEEDS = range(4)
 
 
 @pytest.fixture

@@ -218,6 +218,23 @@ class Shout(Base):
         self.text = text.upper()
 
 
+class Memo(MappedAsDataclass, Base):
+    """A dataclass whose `__init__` does not take all attributes."""
+
+    __tablename__ = "memos"
+
+    id: Mapped[Key] = mapped_column(init=False)
+    title: Mapped[str]
+    note: Mapped[str | None] = mapped_column(init=False, default=None)
+
+
+class Shouted(Memo, init=False):
+    """Hands on what it is given."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+
+
 class Served(Base):
     """Needs more than attributes to be made."""
 
@@ -473,7 +490,7 @@ def test_numbers_of_single_precision_are_found_again(made: MakeCall) -> None:
 
 def test_a_row_is_made_by_the_init_of_its_class(made: MakeCall) -> None:
     """It is given what it takes, and nothing for what it needs; the rest is set."""
-    call = made(Card, Shout)
+    call = made(Card, Shout, Shouted)
 
     cards = call(
         "db_create", table="cards", data=[{"title": "a"}, {"title": "b", "colour": "red"}]
@@ -484,6 +501,8 @@ def test_a_row_is_made_by_the_init_of_its_class(made: MakeCall) -> None:
     ]
     [shout] = call("db_create", table="shouts", data={"text": "hey", "note": "x"})["rows"]
     assert (shout["text"], shout["note"]) == ("HEY", "x")
+    [memo] = call("db_create", table="memos", data={"title": "a", "note": "x"})["rows"]
+    assert (memo["title"], memo["note"]) == ("a", "x")
 
 
 def test_an_init_that_needs_more_than_attributes_is_a_mistake_in_the_set_up(
