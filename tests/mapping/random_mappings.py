@@ -378,11 +378,17 @@ class _Maker:
     def annotations(self) -> dict[str, Any]:
         """Return the annotations of relationships, which dataclasses need."""
         item, tag, chosen = self.mapping.item, self.mapping.tag, self.chosen
-        kind = COLLECTIONS[chosen["collection"]][0]
-        many = Mapped[dict[str, item]] if kind is dict else Mapped[kind[item]]  # type: ignore[valid-type]
-        of = {"dynamic": DynamicMapped[item], "write_only": WriteOnlyMapped[item]}
-        one = Mapped[item] if chosen["uselist"] is False else None
-        return {"items": one or of.get(chosen["lazy"], many), "tags": Mapped[list[tag]]}
+        # classes that are known at run time alone
+        mapped: Any = Mapped
+        others: dict[str, Any] = {"dynamic": DynamicMapped, "write_only": WriteOnlyMapped}
+        kind: Any = COLLECTIONS[chosen["collection"]][0]
+        many: Any = list
+        if chosen["lazy"] in others:
+            items = others[chosen["lazy"]][item]
+        else:
+            items = mapped[kind[str, item] if kind is dict else kind[item]]
+        items = mapped[item] if chosen["uselist"] is False else items
+        return {"items": items, "tags": mapped[many[tag]]}
 
     def node(self) -> Any:
         """Map `Node`."""
