@@ -16,7 +16,7 @@ from alfred_refs.cli.commands import alfred_refs
 
 PROGRAM = """
 import uuid
-from sqlalchemy import Column, ForeignKey, Table, UUID, String, case, cast, create_engine
+from sqlalchemy import JSON, Column, ForeignKey, Table, UUID, String, case, cast, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column, relationship
 from sqlalchemy.orm import sessionmaker
 from sqlalchemy.types import UserDefinedType
@@ -63,10 +63,10 @@ nothing = 7
 def broken():
     class Event(Base):
         __tablename__ = "events"
-        at: Mapped[float] = mapped_column(primary_key=True)
+        at: Mapped[dict] = mapped_column(JSON, primary_key=True)
     class Pulse(Base):
         __tablename__ = "pulses"
-        at: Mapped[float] = mapped_column(primary_key=True)
+        at: Mapped[dict] = mapped_column(JSON, primary_key=True)
     return Toolset([Event, Pulse])
 """
 
