@@ -580,7 +580,10 @@ class CascadeSearch:
             ]
             statement = select(mapper).where(sqla.in_keys(own, keys)).options(*options)
             with self._call.session.no_autoflush:
-                self._call.session.scalars(statement, execution_options={"raw_keys": True}).all()
+                loaded = self._call.session.scalars(
+                    statement, execution_options={"raw_keys": True}
+                )
+                loaded.unique().all()  # `lazy="joined"` repeats rows
 
     def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> CascadeResult:
         """Add what changes together with rows that get new values; mostly without a statement."""
@@ -964,7 +967,7 @@ class CascadeReport:
         matches = sqla.in_keys(primary, keys)
         statement = select(table.model).where(matches).execution_options(raw_keys=True)
         with self._call.session.no_autoflush:
-            return [*self._call.session.scalars(statement)]
+            return [*self._call.session.scalars(statement).unique()]
 
 
 def is_reference_writable(row: AffectedRow) -> bool:

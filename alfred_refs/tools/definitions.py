@@ -898,7 +898,7 @@ def _check_rows(call: Call, required: RequiredRefs) -> None:
     for table, refs in by_table.items():
         only = FilterClause(field=table.ref_field, op="in", value=sorted(refs))
         conditions = Conditions(keys).all_of([only], table)
-        visible = call.session.scalars(select(table.model).where(*conditions)).all()
+        visible = call.session.scalars(select(table.model).where(*conditions)).unique().all()
         missing = sorted({*refs} - {*call.refs_of(visible, table)})
         if missing:
             entity = table.entity

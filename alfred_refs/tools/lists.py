@@ -364,7 +364,7 @@ class ListEditor:
             *self._call.write_conditions(table),
             *visible,
         )
-        row = self._call.session.scalars(statement).one_or_none()
+        row = self._call.session.scalars(statement).unique().one_or_none()
         if row is None:
             check_existence(self._call, keys)
             raise foreign_row(ref, None)

@@ -389,7 +389,7 @@ class Writer:
                 .limit(_MAX_NAMED)
                 .options(lazyload("*"))
             )
-            refs = self._call.refs_of(list(self._session.scalars(readable)), table)
+            refs = self._call.refs_of(list(self._session.scalars(readable).unique()), table)
             if refs:
                 raise foreign_row(refs[0], None, refs)
         confirm()
@@ -731,7 +731,7 @@ class Creator(Writer):
         if not refs:
             return {}
         own = getattr(table.model, str(table.own))
-        found = self._session.scalars(select(table.model).where(own.in_(refs)))
+        found = self._session.scalars(select(table.model).where(own.in_(refs))).unique()
         return {getattr(row, str(table.own)): row for row in found}
 
 

@@ -258,6 +258,25 @@ class Supplied(Base):
         del factor
 
 
+class Branch(Base):
+    """Refers to a card, and is read together with its leaves."""
+
+    __tablename__ = "branches"
+
+    id: Mapped[Key]
+    card_id: Mapped[Any] = mapped_column(ForeignKey("cards.id"))
+    leaves: Mapped[list[Leaf]] = relationship(lazy="joined")
+
+
+class Leaf(Base):
+    """Is read together with its branch."""
+
+    __tablename__ = "leaves"
+
+    id: Mapped[Key]
+    branch_id: Mapped[Any] = mapped_column(ForeignKey("branches.id"))
+
+
 MakeCall = Callable[..., Call]
 
 
@@ -503,6 +522,19 @@ def test_a_row_is_made_by_the_init_of_its_class(made: MakeCall) -> None:
     assert (shout["text"], shout["note"]) == ("HEY", "x")
     [memo] = call("db_create", table="memos", data={"title": "a", "note": "x"})["rows"]
     assert (memo["title"], memo["note"]) == ("a", "x")
+
+
+def test_rows_that_are_read_with_a_collection_are_named_in_errors(made: MakeCall) -> None:
+    """A join for their collection repeats each."""
+    call = made(Card, Branch, Leaf)
+    call("db_create", table="cards", data={"title": "a"})
+    data = {"card_id": "card_1", "leaves": [{}, {}]}
+    assert "error" not in call("db_create", table="branches", data=data)
+
+    this = [{"field": "id", "op": "=", "value": "card_1"}]
+    answer = call("db_delete", table="cards", filters=this)
+    assert answer["error"]["code"] == "still_referenced"
+    assert answer["error"]["refs"] == ["branch_1"]
 
 
 def test_an_init_that_needs_more_than_attributes_is_a_mistake_in_the_set_up(
