@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey
-from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
+from sqlalchemy import Engine, ForeignKey, event
+from sqlalchemy.orm import Mapped, Session, WriteOnlyMapped, mapped_column, relationship
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
@@ -334,3 +334,62 @@ def test_a_cascade_goes_before_other_relationships(tables: Engine, session: RefS
 
     assert told["deleted_with"] == ["ware_1"]
     assert rows(tables, Stall, Ware) == [{}, {}]
+
+
+class Crumb(Base):
+    """Goes with a slice."""
+
+    __tablename__ = "crumbs"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    slice_id: Mapped[int] = mapped_column(ForeignKey("slices.id"))
+
+
+class Slice(Base):
+    """Goes with a loaf; is always loaded with its crumbs."""
+
+    __tablename__ = "slices"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    loaf_id: Mapped[int] = mapped_column(ForeignKey("loaves.id"))
+
+    crumbs: Mapped[list[Crumb]] = relationship(cascade="all")
+    joined: Mapped[list[Crumb]] = relationship(lazy="joined", viewonly=True)
+
+
+class Loaf(Base):
+    """Has slices, by relationships of each strategy."""
+
+    __tablename__ = "loaves"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
+
+    slices: Mapped[list[Slice]] = relationship(cascade="all")
+    later: WriteOnlyMapped[Slice] = relationship(
+        cascade="all", lazy="write_only", passive_deletes=True, overlaps="slices"
+    )
+    raised: Mapped[list[Slice]] = relationship(lazy="raise", viewonly=True)
+
+
+def test_rows_of_any_loading_strategy_are_loaded_together(
+    tables: Engine, session: RefSession
+) -> None:
+    """Four slices with their crumbs take no more statements than three."""
+    make(tables, Loaf, Slice, Crumb)
+    with Session(tables) as plain:
+        for loaf, number in ((1, 3), (2, 4)):
+            slices = [Slice(id=10 * loaf + n, crumbs=[Crumb(), Crumb()]) for n in range(number)]
+            plain.add(Loaf(id=loaf, note="ab"[loaf - 1], slices=slices))
+        plain.commit()
+    toolset = Toolset([Loaf, Slice, Crumb])
+    statements: list[str] = []
+    event.listen(tables, "before_cursor_execute", lambda *sent: statements.append(sent[2]))
+    counts = []
+    for note, others in (("a", 9), ("b", 12)):
+        session.expunge_all()
+        statements.clear()
+        assert len(delete(session, toolset, Loaf, note)["deleted_with"]) == others
+        counts.append(len(statements))
+    assert rows(tables, Loaf, Slice, Crumb) == [{}, {}, {}]
+    assert counts[0] == counts[1]
