@@ -105,6 +105,7 @@ VALUES: Mapping[str, Any] = {
     "p_labels": ["Soup", None, "Stew"],
     "p_last_drafts": [0, 1, 2],
     "p_limit": 5,
+    "p_place": 0,
     "p_new": NONE,
     "p_noted": ["recipe"] * 3,
     "p_noted_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],

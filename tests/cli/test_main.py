@@ -176,7 +176,7 @@ def test_without_libpq_the_command_names_what_the_readme_does(
     )
     assert (migrated.returncode, migrated.stderr) == (0, "")
     assert (minted.returncode, minted.stdout, minted.stderr) == (0, "recipe_1\n", "")
-    installed = 'pip install "psycopg[binary]"           # where there is no libpq\n'
+    installed = 'pip install "psycopg[binary]"           # if libpq is not installed\n'
     assert installed in README.read_text("utf-8")
 
 

@@ -41,8 +41,8 @@ def run(command: str, *arguments: str, environment: str | None = None) -> Result
 
 
 def test_every_command_is_in_these_tests() -> None:
-    """`audit`, `doctor` and `mcp` do not open the registry."""
-    others = {"audit", "doctor", "mcp"}  # which need no database, or not that of a registry
+    """`audit`, `doctor`, `inspect` and `mcp` do not open a registry by its URL."""
+    others = {"audit", "doctor", "inspect", "mcp"}  # which need no database, or not that of a registry
     assert COMMANDS.keys() == alfred_refs.commands.keys() - others
 
 
