@@ -42,7 +42,7 @@ def run(command: str, *arguments: str, environment: str | None = None) -> Result
 
 def test_every_command_is_in_these_tests() -> None:
     """`audit`, `doctor`, `inspect` and `mcp` do not open a registry by its URL."""
-    others = {"audit", "doctor", "inspect", "mcp"}  # which need no database, or not that of a registry
+    others = {"audit", "doctor", "inspect", "mcp"}
     assert COMMANDS.keys() == alfred_refs.commands.keys() - others
 
 
