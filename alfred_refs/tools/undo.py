@@ -319,8 +319,9 @@ class Undo:
                 for element in constraint.elements
                 if element.parent.nullable
             }
+            early &= {*(batch.rows[0].before or ())}
             self._write_new(connection, batch, early)
-            postponed = [row for row in batch.rows if any((row.before or {})[n] for n in early)]
+            postponed = [row for row in batch.rows if _has_value(row, early)]
             later += [(each, early) for each in self._batches(connection, postponed)]
         for batch, early in later:
             self._write(connection, batch, early)
@@ -461,6 +462,11 @@ class Undo:
         schemas = connection.get_execution_options().get("schema_translate_map") or {}
         schema = schemas.get(table.schema, table.schema)
         return ".".join(_quoted(each) for each in (schema, table.name) if each is not None)
+
+
+def _has_value(row: ChangedRow, names: Iterable[str]) -> bool:
+    """Return whether one of some columns was not null before."""
+    return any((row.before or {})[name] is not None for name in names)
 
 
 def _quoted(name: str) -> str:
