@@ -198,7 +198,7 @@ class StartedCall:
     Attributes:
         tool: its name; `None` if there is no tool of that name.
         conversation: the id of the conversation.
-        table: the table that its arguments name, as text of the model; `None` if they name none.
+        table: the model's table that its arguments name; `None` if they name none.
         user: who acts, as text; `None` if that is not known.
         call_id: the framework's id of the call; `None` if it gave none.
         turn: the turn of the conversation; `None` where it would have to be looked up.
@@ -373,6 +373,11 @@ class Telemetry:
             self._refuse(Refusal("unknown_conversation", conversation))
         elif error is not None:
             self.count("failures")
+
+    @property
+    def hears_calls(self) -> bool:
+        """Whether anybody listens to calls of tools."""
+        return bool(self._dispatch.before_tool_call or self._dispatch.tool_call)
 
     @contextmanager
     def calling(self, call: StartedCall) -> Iterator[Callable[[str | None, int | None], None]]:

@@ -343,7 +343,8 @@ class Toolset:
     ) -> Iterator[Callable[[Answer], None]]:
         """Record a call in the telemetry; yield what is to be called with its answer."""
         tool = request.tool if request.tool in TOOLS or request.tool in self.functions else None
-        table = table_named(self.tables, request.json_arguments())
+        arguments = request.json_arguments() if chat.telemetry.hears_calls else None
+        table = table_named(self.tables, arguments)
         name = None if table is None else table.name  # no text of the model, which may have a key
         user, call_id, turn = request.user, request.call_id, chat.known_turn
         started = StartedCall(tool, chat.id, name, user, call_id, turn)
