@@ -575,10 +575,8 @@ class CascadeSearch:
         options = [selectinload(mapper.relationships[name].class_attribute) for name in names]
         for start in range(0, len(states), _CHUNK):
             keys = [state.key[1] for state in states[start : start + _CHUNK] if state.key]
-            own = [
-                mapper.get_property_by_column(each).class_attribute for each in mapper.primary_key
-            ]
-            statement = select(mapper).where(sqla.in_keys(own, keys)).options(*options)
+            matches = sqla.in_keys(mapper.primary_key, keys)
+            statement = select(mapper).where(matches).options(*options)
             with self._call.session.no_autoflush:
                 loaded = self._call.session.scalars(
                     statement, execution_options={"raw_keys": True}

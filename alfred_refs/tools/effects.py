@@ -554,10 +554,10 @@ def _criteria(
     columns = key if table.primary_key else [*names]
     if columns and all(names.get(c) in each for c in columns for each in sets):
         values = [tuple(each[names[c]] for c in columns) for each in sets]
-        has_key = bool(table.primary_key)
-        yield (
-            images_of(table).criterion(values) if has_key else (sqla.in_keys(columns, values), {})
-        )
+        if table.primary_key:
+            yield images_of(table).criterion(values)
+        else:
+            yield sqla.in_keys(columns, values), {}
         return
     for each in sets:
         yield criterion, each
