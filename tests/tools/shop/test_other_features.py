@@ -63,6 +63,15 @@ class RouteStop(RouteBase):
     name: Mapped[str]
 
 
+class RouteSign(RouteBase):
+    """A sign, which follows another one; codes are texts."""
+
+    __tablename__ = "route_signs"
+
+    code: Mapped[str] = mapped_column(primary_key=True)
+    after: Mapped[str | None] = mapped_column(ForeignKey("route_signs.code", ondelete="CASCADE"))
+
+
 class Masked(Hooks):
     """Hides the titles of routes."""
 
@@ -296,3 +305,21 @@ def test_what_people_see_is_pickled(desk_of: Desks) -> None:
     desk.call(*CALL, "db_update", CHANGE)
     for value in (plan, desk.approvals("chat-8"), desk.history(*CALL)):
         assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301  # our own
+
+
+def test_a_reference_that_is_an_empty_text_comes_back(engine: Engine) -> None:
+    """It is set after the row that it leads to, though an empty text is false in Python."""
+    RouteBase.metadata.create_all(engine)
+    with Session(engine) as session, session.begin():
+        session.add_all([RouteSign(code=""), RouteSign(code="a", after="")])
+    registry = RefRegistry(engine)
+    registry.create_tables()
+    toolset = Toolset([RouteSign], expect="optional")
+    sessions = sessionmaker(engine, class_=RefSession)
+    desk = toolset.bind(sessions, registry=registry, journal=True)
+    before = rows(engine)
+    first = [{"field": "code", "op": "=", "value": ""}]
+    assert not desk.call(*CALL, "db_delete", {"table": "route_signs", "filters": first}).failed
+    assert rows(engine) == []
+    assert desk.undo(*CALL, call=1, by="ann").refusal is None
+    assert rows(engine) == before
