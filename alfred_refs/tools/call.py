@@ -612,7 +612,7 @@ class Call:
         self, table: ToolTable, ref: str, column: str, actual: Any, expected: Any
     ) -> ToolError:
         """Return the error for a row that is not as expected; hooks may hide what it has."""
-        if self.visibility.may_mask(table):
+        if self.visibility.hooks.may_mask(table):
             return unexpected_row(ref, column, _HIDDEN_VALUE, expected)
         return unexpected_row(ref, column, actual, expected)
 

@@ -122,7 +122,7 @@ class ItemRules(Rules):
                 return "another row"
             found = differences(table, item.value, expect, self._call.exact.of)
             other = {name: actual for name, _, actual in found}
-            is_shown = not self._call.visibility.may_mask(table)
+            is_shown = not self._call.visibility.hooks.may_mask(table)
             return (repr(other) if is_shown else "another row") if other else None
         if item_mismatch(item, expect) is None:
             return None
@@ -380,7 +380,7 @@ class ListEditor:
         except ListError as error:
             raise unordered_list(self._list.name, error.fact, is_seen=is_seen) from None
         is_document = isinstance(self._list.levels[0], DocumentLevel)
-        if is_document and self._call.visibility.may_mask(self._table):
+        if is_document and self._call.visibility.hooks.may_mask(self._table):
             raise hidden_items(self._list.name)
         for depth, table in enumerate(self._list.tables[1:]):
             rows = [item.value for item, place in snapshot.places.items() if place.depth == depth]

@@ -225,7 +225,7 @@ class RowReader:
             if label is None:
                 continue
             text = label.of_unredacted(sqla.state_of(instance).dict)
-            if self._call.visibility.may_mask(shape.table):  # what hooks have left of it
+            if self._call.visibility.hooks.may_mask(shape.table):  # what hooks have left of it
                 left = row.get(label.attribute or "")
                 text = left if isinstance(left, str) else None
             self._labels[str(row.get(shape.table.ref_field))] = text
@@ -378,7 +378,7 @@ class Reader:
     def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
         """Return the aggregates that a read asks for instead of rows."""
         totals = totals_of(asked, table)
-        if totals and self._call.visibility.may_mask(table):
+        if totals and self._call.visibility.hooks.may_mask(table):
             raise no_totals(table.name)
         return totals
 

@@ -145,10 +145,6 @@ class Visibility:
         own = [getattr(entity, name) for name in table.identity]
         return [not_(_has_row(rows, own)) for rows in hidden]
 
-    def may_mask(self, table: ToolTable) -> bool:
-        """Return whether an `after_read` may hide values of a table's rows."""
-        return self.hooks.may_mask(table)
-
     def hidden_among(self, table: ToolTable, instances: Collection[Any]) -> list[Any]:
         """Return the rows that hooks hide: at most one statement."""
         conditions = self.conditions(table, table.model) if instances else []
@@ -201,7 +197,7 @@ class Visibility:
                 shown += same
                 continue
             keys = [*dict.fromkeys(each.key for each in same)]
-            if self.may_mask(table):
+            if self.hooks.may_mask(table):
                 labels = self._masked_labels(table, by, keys)
                 for each in same:
                     each.label = labels.get(each.key)

@@ -235,7 +235,7 @@ class Writer:
         if table.ends:
             return self._unlink(table, instances, changes, confirm)
         refs = self._call.refs_of(instances, table)
-        is_closed = self._call.visibility.may_mask(table)
+        is_closed = self._call.visibility.hooks.may_mask(table)
         labels = [None if is_closed else label_of(table, each) for each in instances]
         others = Deleter(self._call, table, changes).delete(instances, confirm)
         self._end_write(writing, table, [])
