@@ -63,7 +63,7 @@ def pgbouncer(server: URL, sizes: Mapping[str, int] | None = None) -> Iterator[s
     """
     _check_installed()
     with tempfile.TemporaryDirectory(prefix="pgbouncer-") as directory:
-        port = _free_port()
+        port = free_port()
         (Path(directory) / "users.txt").write_text('"shop" ""\n')
         (Path(directory) / "pgbouncer.ini").write_text(_ini(server, directory, port, sizes or {}))
         command = ["pgbouncer", f"{directory}/pgbouncer.ini"]
@@ -113,7 +113,8 @@ def _ini(server: URL, directory: str, port: int, sizes: Mapping[str, int]) -> st
     return text.getvalue()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 

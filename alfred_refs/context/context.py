@@ -191,7 +191,7 @@ def _short(text: str) -> str:
 
 _ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}, "calls": []}
 _WITH_DATA: tuple[Audience, ...] = ("act",)
-_MOST_CALLS = 50  # of the last calls, among which those are that need a person
+_MOST_CALLS = 50  # that wait, and the last ones, among which those decided are
 _LONGEST_REF = 300  # characters: names of classes are shorter
 
 
@@ -267,7 +267,7 @@ class Context:
     def view(self, audience: Audience = "act") -> ContextView:
         """Return the content of a prompt as data.
 
-        That is two round trips to the registry, three if the toolset has `consent`; one statement
+        That is two round trips to the registry, four if the toolset has `consent`; one statement
         for each table with rows, one for each of their relationships, and one for the labels of
         each table that refs lead to.
 
@@ -296,11 +296,14 @@ class Context:
         return ContextView.model_validate(cover(view))
 
     def _decided(self, turn: int) -> list[CallView]:
-        """Return the calls that need a person: one round trip, if the toolset may ask one."""
+        """Return the calls that need a person: two round trips, if the toolset may ask one."""
         if self._toolset is None or self._toolset.consent is None:
             return []
-        entries = self.conversation.calls.select(limit=_MOST_CALLS)
-        return calls_of(entries, turn - self.window.active)
+        select = self.conversation.calls.select
+        # a call waits though many others were done since
+        found = [*select(states=["waiting"], limit=_MOST_CALLS), *select(limit=_MOST_CALLS)]
+        entries = {entry.number: entry for entry in found}
+        return calls_of([entries[each] for each in sorted(entries)], turn - self.window.active)
 
     def _read_rows(
         self, selection: Selection, record: ActivityRecord, *, data: bool

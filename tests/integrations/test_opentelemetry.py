@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
+from mcp import Client
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 from sqlalchemy import Engine, event
@@ -15,10 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
+from alfred_refs.integrations.mcp import CONVERSATION, server_of
 from alfred_refs.integrations.opentelemetry import trace_calls
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.tools import Hooks, Toolset
-from tests.integrations.spans import KeepingTracer, Provider
+from tests.integrations.spans import KeepingTracer, KeptSpan, Provider
 
 
 class TraceBase(DeclarativeBase):
@@ -161,3 +163,46 @@ async def test_concurrent_calls_have_spans_of_their_own(
     agents = await asyncio.gather(*map(ask, range(3)))
     calls = [span for span in tracer.spans if span.name == "execute_tool db_read"]
     assert {id(span.parent) for span in calls} == {id(agent) for agent in agents}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_call_by_mcp_is_inside_the_span_of_its_request(
+    engine: Engine,
+    async_engine: AsyncEngine,
+    notes: RefRegistry,
+    tracer: KeepingTracer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_async: bool,
+) -> None:
+    """Its statements are inside of it, in a thread and awaited; it has user and conversation."""
+    monkeypatch.setattr("mcp.shared._otel._tracer", tracer)
+    sessions: Any = (
+        async_sessionmaker(async_engine, class_=AsyncRefSession)
+        if is_async
+        else sessionmaker(engine, class_=RefSession)
+    )
+    used = async_engine.sync_engine if is_async else engine
+    current = dict[str, trace.Span]()
+    event.listen(
+        used,
+        "before_cursor_execute",
+        lambda _c, _cursor, sql, *_: current.update({sql: trace.get_current_span()}),
+    )
+    server = server_of(Toolset([TracedNote]).bind(sessions, registry=notes), name="n", user="bob")
+    async with Client(server) as client:
+        await client.call_tool("db_read", READ, meta={CONVERSATION: "chat-7"})
+
+    [call] = [span for span in tracer.spans if span.name == "execute_tool db_read"]
+    assert isinstance(call.parent, KeptSpan)
+    assert (call.parent.name, call.parent.attributes["mcp.method.name"]) == (
+        "tools/call db_read",
+        "tools/call",
+    )
+    assert {name: call.attributes[name] for name in ("user.id", "gen_ai.conversation.id")} == {
+        "user.id": "bob",
+        "gen_ai.conversation.id": "chat-7",
+    }
+    selected = [span for sql, span in current.items() if "traced_notes" in sql]
+    assert selected == [call]
+    assert call.ended

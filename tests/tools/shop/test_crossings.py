@@ -6,13 +6,14 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from sqlalchemy import DateTime, Engine, ForeignKey, create_engine, select, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
-from alfred_refs import RefRegistry, RefSession
+from alfred_refs import RefRegistry, RefSession, UnknownConversationError
+from alfred_refs.context import Audience
 from alfred_refs.owners import Ownership
 from alfred_refs.tools import BoundToolset, Toolset
 from tests.tools.shop.random_shops import Backwards
@@ -129,6 +130,31 @@ def test_a_row_that_belongs_to_another_owner_now(desk_of: Desks, firms: Engine) 
         assert refused is not None
         assert "belongs to somebody else" in refused["message"]
     assert titles(firms) == ["New", "Sweep"]
+
+
+def test_prompts_say_what_waits_in_conversations_of_the_owner(
+    desk_of: Desks, firms: Engine
+) -> None:
+    """A row that went to another owner is not named; another owner has neither call nor row."""
+    desk = desk_of(consent={FirmTask: ["delete"]})
+    desk.call(*CALL, "db_delete", STEP)
+    assert desk.call(*CALL, "db_delete", TASK).pending == 2
+    desk.call("chat-2", 2, "db_read", {"table": "firm_tasks"})
+    waits = '- call 2, db_delete: "Delete 1 firm task.": waits'
+    audiences = get_args(Audience)
+    assert [waits in desk.context(*CALL).render(each) for each in audiences] == [True] * 4
+    for audience in audiences:
+        assert "- call" not in desk.context("chat-2", 2).render(audience)
+    with pytest.raises(UnknownConversationError):
+        desk.context("chat-9", 2).render()
+
+    give_away(firms)
+    with Session(firms) as session, session.begin():
+        session.execute(update(FirmTask).values(title="Secret"))
+    shown = desk.context(*CALL).render()
+    assert waits in shown
+    assert "not visible" in shown
+    assert "Secret" not in shown
 
 
 def test_times_in_sessions_of_other_time_zones(desk_of: Desks, firms: Engine) -> None:

@@ -91,6 +91,7 @@ CHANGE = {
     "data": {"title": "South", "tags": ["z"], "notes": [{"k": 1.5}]},
 }
 REMOVE = {"table": "routes", "filters": named("route_1")}
+STEP = Step(goal="go on", type="write")
 
 
 def fill(engine: Engine, title: str = "North") -> None:
@@ -198,13 +199,48 @@ def test_prompts_say_what_became_of_calls(desk_of: Desks) -> None:
     for audience in ("act", "think", "reply", "understand"):
         assert calls(audience) == [approved, rejected, waits]
     assert len(desk.context("chat-8").render("act", 400)) < 1_600
-    step = Step(goal="go on", type="write")
-    prompt = desk.context("chat-8").prompt(step)
+    prompt = desk.context("chat-8").prompt(STEP)
     assert prompt.user.count("- call 3, db_update") == 1
 
     for _ in range(Window().active):
         chat.begin_turn()
     assert calls() == [waits]
+
+
+def test_prompts_say_what_waits_after_many_calls(desk_of: Desks) -> None:
+    """A call waits until a person decides, whatever was done since."""
+    desk = desk_of(consent={Route: ["delete"]})
+    assert desk.call(*CALL, "db_delete", REMOVE).pending == 1
+    for number in range(51):
+        change = {**CHANGE, "data": {"title": str(number)}}
+        assert not desk.call(*CALL, "db_update", change).failed
+    [view] = desk.context("chat-8").view().calls
+    assert (view.call, view.state) == (1, "waiting")
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_awaited_prompts_say_what_waits(desk_of: Desks, engine: Engine, driver: str) -> None:
+    """Until a person has decided, and then what was decided."""
+
+    async def run() -> list[str]:
+        other = create_async_engine(engine.url.set(drivername=f"postgresql+{driver}"))
+        desk = desk_of(async_sessionmaker(other, class_=AsyncRefSession), **ALL)
+        await desk.call_async(*CALL, "db_read", {"table": "routes"})
+        await desk.call_async(*CALL, "db_delete", REMOVE)
+        context = desk.context("chat-8")
+        shown = [await context.aio.render(), (await context.aio.prompt(STEP)).user]
+        people: Any = desk.aio
+        await people.reject(*CALL, 1, by="ann", reason="not now")
+        shown += [await context.aio.render()]
+        await other.dispose()
+        return [line for text in shown for line in text.splitlines() if "- call 1" in line]
+
+    asked = '- call 1, db_delete: "Delete 1 route.": '
+    assert asyncio.run(run()) == [
+        asked + "waits",
+        asked + "waits",
+        asked + 'rejected: "not now"',
+    ]
 
 
 def test_drafts_are_saved_when_a_person_approves(desk_of: Desks, engine: Engine) -> None:
