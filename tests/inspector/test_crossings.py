@@ -65,8 +65,7 @@ def test_owners_of_any_type_and_tables_anywhere(
             session.add(plot(row=12, column=34, farm=owner, crop="Barley"))
             session.add(plot(row=56, column=78, farm=other, crop="Hops"))
         owned = Ownership({plot: "farm"})
-        rules = {plot: ["delete"]}
-        toolset = Toolset([plot], owner=owned, consent=rules, expect="optional")
+        toolset = Toolset([plot], owner=owned, consent={plot: "all"}, expect="optional")
         sessions = sessionmaker(there, class_=RefSession)
         desk = toolset.bind(sessions, registry=RefRegistry(engine), journal=Journal())
         ask_to_delete(desk, CHAT, owner)

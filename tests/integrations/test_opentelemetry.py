@@ -16,11 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.integrations.mcp import CONVERSATION, server_of
+from alfred_refs.integrations.mcp import server_of
 from alfred_refs.integrations.opentelemetry import trace_calls
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.tools import Hooks, Toolset
 from tests.integrations.spans import KeepingTracer, KeptSpan, Provider
+from tests.integrations.test_mcp_callers import named
 
 
 class TraceBase(DeclarativeBase):
@@ -191,7 +192,7 @@ async def test_a_call_by_mcp_is_inside_the_span_of_its_request(
     )
     server = server_of(Toolset([TracedNote]).bind(sessions, registry=notes), name="n", user="bob")
     async with Client(server) as client:
-        await client.call_tool("db_read", READ, meta={CONVERSATION: "chat-7"})
+        await client.call_tool("db_read", READ, meta=named("chat-7"))
 
     [call] = [span for span in tracer.spans if span.name == "execute_tool db_read"]
     assert isinstance(call.parent, KeptSpan)
