@@ -215,7 +215,7 @@ def _redact(
         if _REDACTED not in vars(failed):
             failed.params = redactor.parameters(failed.params, failed.statement, positions)
             if failed.statement is not None:
-                failed.statement = redactor.text(failed.statement)
+                failed.statement = redactor.statement = redactor.text(failed.statement)
     for error in chain:
         # without a statement, the message is SQLAlchemy's own or the application's
         is_own = isinstance(error, SQLAlchemyError) and not isinstance(error, StatementError)
@@ -387,6 +387,17 @@ class ColumnCatalogue:
         meanings = [[self._meaning(column) for column in columns] for columns in candidates]
         return [_common_meaning(list(one)) for one in zip(*meanings, strict=True)]
 
+    def may_have_keys(self, fields: ErrorFields) -> bool:
+        """Return whether a row of the error's table may have keys in it."""
+        columns = [
+            column
+            for table in self._tables
+            if table.name == fields.table and table.schema in (None, fields.schema)
+            for column in table.columns
+        ]
+        data = UnknownMeaning.DATA
+        return not columns or any(self._meaning(column) is not data for column in columns)
+
     def of_identity(self, path: str) -> list[Meaning] | None:
         """Return the primary key of a class by its path, as in `<class 'path'>`."""
         classes = sqla.classes_at_path(path)
@@ -489,6 +500,9 @@ class Redactor:
         refs: the refs that may be shown.
         catalogue: the columns that names in the error may belong to.
         fields: of the database error.
+
+    Attributes:
+        statement: the statement that failed, redacted.
     """
 
     def __init__(self, refs: KnownRefs, catalogue: ColumnCatalogue, fields: ErrorFields) -> None:
@@ -497,6 +511,7 @@ class Redactor:
         self._fields = fields
         self._has_numbers = catalogue.has_keys_of("integer")
         self._has_strings = catalogue.has_keys_of("string")
+        self.statement = ""
         self._shown: dict[str, str] = {}  # keys of the statement, as text → their replacements
 
     def ref(self, key: Key, entity: str | None = None) -> str:
@@ -534,11 +549,12 @@ class Redactor:
         return tuple(map(self.value, parameters, meanings))
 
     def value(self, value: Any, meaning: Meaning = UnknownMeaning.DATA) -> Any:
-        """Return a redacted value: plain, a list or dictionary of plain values, or `HIDDEN`."""
+        """Return a redacted value: plain, a collection of plain values, or `HIDDEN`."""
         if isinstance(value, Mapping):
             return {self.value(k): self.value(v, meaning) for k, v in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self.value(element, meaning) for element in value]
+            kind = next(k for k in (list, tuple, set, frozenset) if isinstance(value, k))
+            return kind(self.value(element, meaning) for element in value)
         return value if isinstance(value, _PLAIN) else self._scalar(value, meaning)
 
     def _scalar(self, value: Any, meaning: Meaning) -> Any:
@@ -614,8 +630,13 @@ class Redactor:
 
     def database_text(self, text: str) -> str:
         """Return a message of the database or its driver."""
-        text = _EXCERPT.sub(lambda piece: "" if _VALUE.search(piece[2]) else piece[0], text)
+        text = _EXCERPT.sub(self._excerpt, text)
         return "".join(map(self._part, _PARTS.split(text)))
+
+    def _excerpt(self, excerpt: re.Match[str]) -> str:
+        """Leave out an excerpt with values, unless the program wrote them into the statement."""
+        is_shown = excerpt[2].strip(".") in self.statement or not _VALUE.search(excerpt[2])
+        return excerpt[0] if is_shown else ""
 
     def _part(self, text: str) -> str:
         if detail := _DETAIL.search(text):
@@ -623,7 +644,8 @@ class Redactor:
             return self.text(before) + self._detail(detail) + self.text(after)
         if self._fields.sqlstate in _ROW_VIOLATIONS or "row contains (" in text:
             before, _, after = text.rpartition(")")
-            if row := _ROW.search(before):
+            row = _ROW.search(before)
+            if row and ("..." in row[0] or self._catalogue.may_have_keys(self._fields)):
                 text = f"{before[: row.start()]}{row['said']} {_ROW_LEFT_OUT}{after}"
         return self.text(text)
 
@@ -649,17 +671,22 @@ class Redactor:
         return _SENTINEL.sub(self._sentinel, _IDENTITY.sub(self._identity, text))
 
     def _identity(self, identity: re.Match[str]) -> str:
+        """Replace the keys of an identity, and nothing else of it."""
         values = identity["values"].removesuffix(",").split(", ")
         meanings = self._catalogue.of_identity(identity["path"])
         if meanings is None or len(meanings) != len(values):
             meanings = [UnknownMeaning.UNKNOWN] * len(values)
-        shown = map(self._identity_value, values, meanings)
-        return f"({identity['path']}, ({', '.join(shown)}))"
+        shown = ", ".join(map(self._identity_value, values, meanings))
+        comma = "," * identity["values"].endswith(",")
+        start, end = (place - identity.start() for place in identity.span("values"))
+        return identity[0][:start] + shown + comma + identity[0][end:]
 
     def _identity_value(self, value: str, meaning: Meaning) -> str:
         if isinstance(meaning, KeyColumn):
-            return self._key_text(value.strip("'\""), meaning)
-        return HIDDEN if meaning is UnknownMeaning.UNKNOWN else value
+            shown = self._key_text(value.strip("'\""), meaning)
+            return shown if shown == HIDDEN else repr(shown)
+        may_be_key = meaning is UnknownMeaning.UNKNOWN and (self._has_numbers or self._has_strings)
+        return HIDDEN if may_be_key else value
 
     def _sentinel(self, match: re.Match[str]) -> str:
         if match["key"] is None:

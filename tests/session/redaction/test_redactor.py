@@ -148,6 +148,12 @@ def test_without_integer_keys_integers_are_shown() -> None:
 
     assert redact.parameters({"param_1": 41}, "select 1") == {"param_1": 41}
     assert redact.database_text("order 42 of 2") == "order 42 of 2"
+    assert redact.orm_text(f"key {(dict, (5,), None)}") == f"key {(dict, (5,), None)}"
+    refused = redactor(NO_NULL, policy=RefPolicy(key_types=("uuid",)))
+    failing = "Failing row contains (41, null)."
+    assert refused.database_text(failing) == failing
+    for hidden in (f"Failing row contains ({KNOWN}, 1).", "Failing row contains (a508000d..., 1)."):
+        assert "a508000d" not in refused.database_text(hidden)
 
 
 def test_a_key_of_the_statement_is_known_in_its_texts() -> None:
@@ -161,6 +167,16 @@ def test_a_key_of_the_statement_is_known_in_its_texts() -> None:
     assert redact.database_text("41 is late") == "<key> is late"
 
 
+def test_an_excerpt_of_what_the_program_wrote_is_kept() -> None:
+    """A part of the statement that is shown anyway, unless it ends inside a key."""
+    redact = redactor()
+    redact.statement = "select 'x' from recipes where id = 'recipe_1' and no"
+    kept = "x\nLINE 1: select 'x' from reci...\n         ^"
+
+    assert redact.database_text(kept) == kept
+    assert redact.database_text("x\nLINE 1: ...e2' and no\n          ^") == "x"
+
+
 def test_texts_that_were_met_as_keys_are_hidden() -> None:
     """As whole redact."""
     assert redactor().database_text("to Zubrowka, a+b; Zubrowkan") == "to <key>, <key>; Zubrowkan"
@@ -169,12 +185,12 @@ def test_texts_that_were_met_as_keys_are_hidden() -> None:
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        (f"key {(Recipe, (KNOWN,), None)} is", "key (tests.models.Recipe, (recipe_1)) is"),
-        (f"key {(Order, (42,), None)} is", "key (tests.models.Order, (order_8)) is"),
-        (f"key {(Order, (43,), None)} is", "key (tests.models.Order, (<key>)) is"),
-        (f"key {(OrderLine, (41, 3), None)}", "key (tests.models.OrderLine, (order_7, 3))"),
-        (f"key {(Person, (str(OTHER),), 'x')}", "key (tests.models.Person, (<key>))"),
-        (f"key {(dict, (5,), None)} is", "key (dict, (<key>)) is"),
+        (f"key {(Recipe, (KNOWN,), None)} is", f"key {(Recipe, ('recipe_1',), None)} is"),
+        (f"key {(Order, (42,), None)} is", f"key {(Order, ('order_8',), None)} is"),
+        (f"key {(Order, (43,), None)} is", f"key ({Order}, (<key>,), None) is"),
+        (f"key {(OrderLine, (41, 3), None)}", f"key {(OrderLine, ('order_7', 3), None)}"),
+        (f"key {(Person, (str(OTHER),), 'x')}", f"key ({Person}, (<key>,), 'x')"),
+        (f"key {(dict, (5,), None)} is", "key (<class 'dict'>, (<key>,), None) is"),
         ("1 row of 42", "1 row of 42"),
     ],
 )

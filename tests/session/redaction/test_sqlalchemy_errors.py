@@ -56,7 +56,7 @@ def test_a_second_instance_of_a_row_is_refused_by_its_ref(session: RefSession) -
     ]
     for add in adds:
         with pytest.raises(
-            InvalidRequestError, match=r"key .*Platter, .platter_1.* is already"
+            InvalidRequestError, match=r"key .*Platter.>, \(.platter_1.,\), None\) is already"
         ) as caught:
             add()
         assert shows_no_key(caught.value)
@@ -64,7 +64,7 @@ def test_a_second_instance_of_a_row_is_refused_by_its_ref(session: RefSession) -
     session.close()
     again = session.get(Platter, "platter_1")
     with pytest.raises(
-        InvalidRequestError, match=r"key .*Platter, .platter_1.* is already"
+        InvalidRequestError, match=r"key .*Platter.>, \(.platter_1.,\), None\) is already"
     ) as caught:
         session.add(mine)
     assert again in session
@@ -80,7 +80,7 @@ def test_a_warning_made_an_error_shows_no_key(session: RefSession, of: Any) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(
-            SAWarning, match=f"identity key .*{of.__name__}, .{ref}.* conflicts"
+            SAWarning, match=rf"identity key .*{of.__name__}.>, \(.{ref}.,\), None\) conflicts"
         ) as caught:
             session.flush()
 
@@ -107,7 +107,7 @@ def test_a_row_that_contradicts_itself_shows_no_key(
         "query": lambda: session.query(Knife).all(),
     }
 
-    with pytest.raises(InvalidRequestError, match=r"Tool, \(tool_1\)") as caught:
+    with pytest.raises(InvalidRequestError, match=r"Tool.>, \(.tool_1.,\), None\)") as caught:
         loads[load]()
     assert shows_no_key(caught.value)
 
