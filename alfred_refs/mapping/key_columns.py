@@ -28,7 +28,9 @@ The first row that applies decides. A column that the policy excludes, or whose 
 
 `EntityNames` names the entity of a table: the name of the mapped class in snake case, unless
 `__ref_name__` or the policy overrides it; for a table without a mapped class, the singular of its
-name. Two tables of one name raise `EntityNameError` when either is first used.
+name. Digits at the end belong to the last word, because `unit_2` is a ref: `Unit2` is `unit2`. Two
+tables of one name raise `EntityNameError` when either is first used, and a name that no entity can
+have raises it when its class is used.
 
 A key attribute holds one of four things, which `texts_in`, `keys_in` and `with_keys` handle: a
 key, a list of keys (an array column), text that is to be resolved to a key, or a SQL expression
@@ -41,6 +43,7 @@ texts in its documents and is read by the tools.
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -389,13 +392,16 @@ class EntityNames:
         mapper = sqla.mapper_of_table(table)
         if mapper is None:
             override = self._override_for(table.fullname)
-            self._assign(table, singular(table.name) if override is None else override)
+            self._assign(table, _joined(singular(table.name)) if override is None else override)
             return
         before = WeakKeyDictionary(self._names), WeakValueDictionary(self._tables)
         try:
             for other in sorted(sqla.mappers_of(mapper.registry), key=_class_name):
-                if isinstance(other.local_table, Table):
-                    self._assign(other.local_table, self._name_of_class(other, other.local_table))
+                if not isinstance(other.local_table, Table):
+                    continue
+                name = self._name_of_class(other, other.local_table)
+                if other.local_table is table or _name_fault(name) is None:
+                    self._assign(other.local_table, name)
         except EntityNameError:  # name none of them, so that the next use raises as well
             self._names, self._tables = before
             raise
@@ -405,7 +411,7 @@ class EntityNames:
 
         class_ = root_of(mapper).class_
         override = self._override_for(class_, table.fullname)
-        declared = class_.__dict__.get("__ref_name__", to_snake(class_.__name__))
+        declared = class_.__dict__.get("__ref_name__", _joined(to_snake(class_.__name__)))
         return declared if override is None else override
 
     def _override_for(self, *items: type[Any] | str) -> str | None:
@@ -426,6 +432,11 @@ class EntityNames:
         if _key_owner(holder) is not _key_owner(table) and not _is_reflection(holder, table):
             raise _clash(_describe_table(holder), _describe_table(table), name)
         self._names[table] = name
+
+
+def _joined(name: str) -> str:
+    """Return a derived name with its last digits in its last word: `unit_2` would be a ref."""
+    return re.sub(r"_+(\d+)$", r"\1", name)
 
 
 def _name_fault(name: str) -> str | None:

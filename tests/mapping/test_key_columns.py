@@ -9,7 +9,7 @@ import uuid
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Column, Enum, MetaData, Table, Uuid
+from sqlalchemy import Column, Enum, ForeignKey, MetaData, Table, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry
@@ -34,16 +34,30 @@ def name_of(entity: Any, **policy: Any) -> str:
 
 @pytest.mark.parametrize(
     ("class_name", "entity"),
-    [("MealPlan", "meal_plan"), ("HTTPServer", "http_server"), ("Recipe", "recipe")],
+    [
+        ("MealPlan", "meal_plan"),
+        ("HTTPServer", "http_server"),
+        ("Recipe", "recipe"),
+        ("Unit2", "unit2"),
+        ("Sha256", "sha256"),
+        ("Unit_2", "unit2"),
+        ("OAuth2Token", "o_auth_2_token"),
+    ],
 )
 def test_a_class_is_named_in_snake_case(class_name: str, entity: str) -> None:
-    """After the class, not the table."""
+    """After the class, not the table; `unit_2` would be a ref."""
     assert name_of(mapped(class_name)) == entity
 
 
 @pytest.mark.parametrize(
     ("table", "entity"),
-    [("recipes", "recipe"), ("analyses", "analysis"), ("children", "child"), ("news", "news")],
+    [
+        ("recipes", "recipe"),
+        ("analyses", "analysis"),
+        ("children", "child"),
+        ("news", "news"),
+        ("codes_2", "codes2"),
+    ],
 )
 def test_a_table_without_class_is_named_in_the_singular(table: str, entity: str) -> None:
     """By a library: no letters are just stripped."""
@@ -119,6 +133,21 @@ def test_a_name_that_reads_as_a_ref_or_draft_is_refused(name: str) -> None:
 
     with pytest.raises(EntityNameError, match=r"'gen_'.*RefPolicy\(names="):
         name_of(class_, names={class_: name})
+
+
+def test_a_class_that_cannot_be_named_leaves_others_alone() -> None:
+    """It is refused when it is used itself, or by a foreign key of a class that is."""
+    base = type("Base", (DeclarativeBase,), {})
+    key = mapped("Key", base)
+    dish = mapped("Dish", base)
+    lock = mapped("Lock", base, key_id=mapped_column(ForeignKey(key.__table__.c.id)))
+    entities = Entities(RefPolicy())
+
+    assert entities.name_of(dish) == "dish"
+    for class_ in (key, lock, key):
+        with pytest.raises(EntityNameError, match=r"'key' of class .*Key'.*__ref_name__"):
+            entities.of_class(class_)
+    assert entities.name_of(dish) == entities.of_class(dish).own_entity == "dish"
 
 
 def test_without_the_library_a_table_is_refused_with_the_remedy() -> None:

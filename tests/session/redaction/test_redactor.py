@@ -152,7 +152,10 @@ def test_without_integer_keys_integers_are_shown() -> None:
     refused = redactor(NO_NULL, policy=RefPolicy(key_types=("uuid",)))
     failing = "Failing row contains (41, null)."
     assert refused.database_text(failing) == failing
-    for hidden in (f"Failing row contains ({KNOWN}, 1).", "Failing row contains (a508000d..., 1)."):
+    for hidden in (
+        f"Failing row contains ({KNOWN}, 1).",
+        "Failing row contains (a508000d..., 1).",
+    ):
         assert "a508000d" not in refused.database_text(hidden)
 
 

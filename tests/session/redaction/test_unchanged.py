@@ -7,7 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import ARRAY, JSON, Engine, Integer, NullPool, String, create_engine, insert, select, text
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    Engine,
+    Integer,
+    NullPool,
+    String,
+    create_engine,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
