@@ -108,6 +108,7 @@ from .sessions import (
     invoke_statement as invoke_statement,
     is_aborted as is_aborted,
     is_flushing as is_flushing,
+    is_in_load as is_in_load,
     is_intact as is_intact,
     is_internal_load as is_internal_load,
     is_option_set as is_option_set,

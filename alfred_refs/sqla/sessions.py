@@ -9,7 +9,8 @@ The functions are for one session, statement execution or connection each:
 | about | functions |
 | --- | --- |
 | the identity map | `watch_loading`, `watch_adding` |
-| an execution | `is_internal_load`, `is_option_set`, `invoke_statement`, `drop_loader_yield_per` |
+| an execution | `is_internal_load`, `is_option_set`, `is_in_load`, `invoke_statement`, \
+`drop_loader_yield_per` |
 | a flush | `is_flushing`, `autoflush`, `replace_flush_error` |
 | a transaction | `is_own_connection`, `autocommits`, `is_aborted`, `is_intact` |
 
@@ -111,6 +112,9 @@ class SessionConfinement(Protocol):
 
 
 _UNCONFINED = nullcontext()
+
+# An attribute of an exception that was raised while rows were made.
+_IN_LOAD = "_alfred_refs_in_load"
 
 
 class HookedSession(Session):
@@ -217,7 +221,7 @@ def _watch_chunks(result: ChunkedIteratorResult[Any], translation: SessionTransl
 
     def watched(size: int | None) -> Iterator[Rows]:
         try:
-            for rows in chunks(size):
+            for rows in _loaded(chunks(size)):
                 translation.after_fetch(rows)
                 yield rows
         except Exception as error:
@@ -226,6 +230,23 @@ def _watch_chunks(result: ChunkedIteratorResult[Any], translation: SessionTransl
 
     result.chunks = watched
     result.iterator = itertools.chain.from_iterable(watched(result._yield_per))
+
+
+def _loaded(chunks: Iterator[Rows]) -> Iterator[Rows]:
+    try:
+        yield from chunks
+    except Exception as error:
+        vars(error)[_IN_LOAD] = True
+        raise
+
+
+def is_in_load(error: Exception) -> bool:
+    """Return whether an exception was raised while the ORM made rows or instances.
+
+    So do types of the application for values that they cannot read, an `Enum` for one that it does
+    not have, and mutable types for a document of another form.
+    """
+    return _IN_LOAD in vars(error)
 
 
 def unconfined_lookup(session: Session) -> AbstractContextManager[None]:

@@ -283,6 +283,16 @@ def too_slow(seconds: float, less: str = _LESS) -> ToolError:
     )
 
 
+def unreadable(table: str) -> ToolError:
+    """Report that a row has a value that the application's type cannot read."""
+    return ToolError(
+        "invalid_value",
+        f"a row of {table!r}, or one read with it, has a value that the application cannot read; "
+        "nothing was changed; leave its column or the row out",
+        table=table,
+    )
+
+
 def invalid_sql(fact: str, remedy: str) -> ToolError:
     """Report that a SELECT of the model's cannot be answered."""
     return ToolError("invalid_sql", f"the statement cannot be answered: {fact}; {remedy}")

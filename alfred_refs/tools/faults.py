@@ -15,6 +15,7 @@ the call, and `None` if the exception is the application's or ours: then it is r
 - Bad refs keep their message; refs of entities that the model may not use are removed from it.
 - Errors of the database are recognised by SQLSTATE. The text is ours and names tables and columns;
   a violated constraint is described by `rules`.
+- A value that a type of the application cannot read is an answer, and logged with its traceback.
 - A constraint on columns that the model does not see is not its fault, so the exception is raised.
 
 `check_existence` tells a row that was deleted from one that is hidden from the session, if a call
@@ -26,6 +27,7 @@ text.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -52,7 +54,7 @@ from alfred_refs.errors import (
 )
 from alfred_refs.mapping import KEY, Key, parse_draft_ref, parse_ref
 from alfred_refs.session import Identity, MissingRows
-from alfred_refs.sqla import driver_error_fields
+from alfred_refs.sqla import driver_error_fields, is_in_load
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
     ToolError,
@@ -69,10 +71,13 @@ from alfred_refs.tools.errors import (
     still_referenced,
     too_deep,
     too_slow,
+    unreadable,
 )
 from alfred_refs.tools.filters import Keys
 from alfred_refs.tools.rules import Rule, rules_named
 from alfred_refs.tools.tables import ToolTable
+
+_log = logging.getLogger("alfred_refs.tools")
 
 # the exception of a bad ref -> its code; the first match counts
 _REF_CODES: Mapping[type[BadRefError], str] = {
@@ -167,6 +172,11 @@ def fault_of(
         case StatementError(orig=ValueError() | TypeError() | AttributeError() | AssertionError()):
             # raised by a custom type of the application
             fault = None if table is None else _database_refusal(_UNFIT, tool, table)
+        case ValueError() | TypeError() | LookupError() | ArithmeticError() | AttributeError() if (
+            table is not None and is_in_load(error)
+        ):
+            _log.warning("a value of a row cannot be read", exc_info=error)
+            fault = unreadable(table.name)
     return fault
 
 

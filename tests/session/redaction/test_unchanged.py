@@ -97,11 +97,11 @@ CASES: dict[str, Callable[[Session], object]] = {
 
 def _error(session: Session, work: Callable[[Session], object]) -> str:
     """Return all that the errors of some work show."""
-    with session, pytest.raises((SQLAlchemyError, ValueError, TypeError)) as caught:
+    with session:
         session.add(Shelf(number=1, name="a"))
         session.flush()
-        session.connection().execute(text("savepoint there"))
-        work(session)
+        with pytest.raises((SQLAlchemyError, TypeError)) as caught:
+            work(session)
     shown, error = [], caught.value
     while error is not None:
         parts = (getattr(error, name, None) for name in ("statement", "params", "detail"))
