@@ -210,7 +210,7 @@ def test_the_keyboard_reaches_the_content_first(open_page: OpenPage, desk: Bound
 def test_a_narrow_screen_needs_no_sideways_scrolling(
     open_page: OpenPage, desk: BoundToolset
 ) -> None:
-    """Of the whole page; wide tables scroll by themselves."""
+    """Of the whole page; wide tables scroll by themselves, so that words are not cut to pieces."""
     garden.read(desk)
     garden.update(desk, note="x" * 300)
     garden.ask_to_delete(desk)
@@ -220,3 +220,6 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(
         page.goto(page.url.rpartition("/")[0] + "/" + name)
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 320
+        cells = page.locator(".wide td:not(.number):visible").all()
+        assert all(cell.evaluate("cell => cell.clientWidth") >= 100 for cell in cells)
+        assert cells or name

@@ -32,12 +32,14 @@ def test_a_call_is_approved_with_the_plan_that_was_seen(
 
     page = root.get("/approvals").text
     assert "Delete 1 bed. With it: 1 plant deleted." in page
+    assert "would be deleted bed Roses bed_1" in text_of(page)
     done = root.post("/approve", data=hidden_values(page, "approve"))
 
     assert titles(garden_engine) == ["Herbs"]
     assert str(done.url) == f"http://localhost/call?id={CHAT}&call=1&note=approved"
     assert "decided by root" in text_of(done.text)
     assert "deleted bed Roses bed_1" in text_of(done.text)
+    assert "would be" not in text_of(done.text)
     assert "No call waits." in root.get("/approvals").text
 
 
