@@ -20,6 +20,7 @@ True
 | `event.subject` | `info={"ref": ...}` | keys of what is declared, or data for `None` |
 | `order_line.product_id` | a foreign key to a primary key | keys of `product` |
 | `order_line.sku` | a foreign key to another unique column | an alternate key of `product` |
+| `order_line.kind` | next to `product_id` in a foreign key to `product.id` and another column | data |
 | `product.id` | the primary key | keys of `product` |
 | `product.price` | none of these | data: `None` |
 
@@ -542,21 +543,20 @@ def referenced_column(column: Column[Any]) -> Column[Any]:
     return column
 
 
-def references_alone(column: Column[Any], target: Column[Any]) -> bool:
-    """Return whether foreign keys of one column lead to the target.
+def _referenced_together(column: Column[Any], target: Column[Any]) -> set[Column[Any]]:
+    """Return the columns that the last foreign key on the way to a target references.
 
-    PostgreSQL then requires the target to be unique by itself, not as a part of several columns.
+    PostgreSQL requires them to be unique together.
     """
-    seen = {column}
-    while column.foreign_keys:
+    seen: set[Column[Any]] = set()
+    while column.foreign_keys and column not in seen:
+        seen.add(column)
         foreign_key = min(column.foreign_keys, key=_own_table_last)
         column = foreign_key.column
         if column is target:
-            return foreign_key.constraint is None or len(foreign_key.constraint.elements) == 1
-        if column in seen:
-            break
-        seen.add(column)
-    return False
+            constraint = foreign_key.constraint
+            return {e.column for e in constraint.elements} if constraint else {target}
+    return set()
 
 
 def _own_table_last(foreign_key: Any) -> bool:
@@ -651,7 +651,10 @@ class KeyColumns:
             return None
         alternate = None
         if target is not column and target not in primary_key(target.table):
-            unique = references_alone(column, target)
+            referenced = _referenced_together(column, target)
+            if referenced.issuperset(primary_key(target.table)):
+                return None  # the row is named without this column, which is data there too
+            unique = referenced == {target}
             alternate = self._alternate_key(column, target, key_type, unique)
         elif not self._is_key(target, key_type):
             return None

@@ -6,12 +6,21 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKeyConstraint, UniqueConstraint, Uuid, select
+from sqlalchemy import (
+    Engine,
+    ForeignKeyConstraint,
+    UniqueConstraint,
+    Uuid,
+    create_engine,
+    select,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import StaticPool
 
-from alfred_refs import RefPolicy, RefSession
+from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.errors import KeyColumnError
 from alfred_refs.mapping.entities import Entities
+from alfred_refs.testing import MemoryStore
 from tests.session.alternate_keys.models import Badge, Device, Guard, Letter, Person, Post
 
 
@@ -47,6 +56,48 @@ def test_values_that_may_name_several_rows_are_refused() -> None:
     with pytest.raises(KeyColumnError, match=r"tickets.seat references seats.code.*info="):
         Entities(RefPolicy()).of_column(seat)
     assert Seat.__tablename__ == "seats"
+
+
+def test_a_column_that_a_foreign_key_has_beside_the_primary_key_is_data() -> None:
+    """The row is named without it; in the other table it is data too."""
+
+    class Local(DeclarativeBase):
+        pass
+
+    class Block(Local):
+        __tablename__ = "beside_blocks"
+        __table_args__ = (UniqueConstraint("id", "label"), UniqueConstraint("id", "edition"))
+        id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
+        label: Mapped[int]
+        edition: Mapped[Any] = mapped_column(Uuid, default=uuid.uuid4)
+
+    class Use(Local):
+        __tablename__ = "beside_uses"
+        __table_args__ = (
+            ForeignKeyConstraint(
+                ["block_id", "label"], ["beside_blocks.id", "beside_blocks.label"]
+            ),
+            ForeignKeyConstraint(
+                ["block_id", "edition"], ["beside_blocks.id", "beside_blocks.edition"]
+            ),
+        )
+        block_id: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+        label: Mapped[int] = mapped_column(primary_key=True)
+        edition: Mapped[Any] = mapped_column(Uuid)
+
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    Local.metadata.create_all(engine)
+    conversation = RefRegistry(store=MemoryStore()).conversation("c")
+    with RefSession(engine, conversation=conversation) as session:
+        session.add(block := Block(label=3))
+        session.flush()
+        session.add(Use(block_id=block.id, label=3, edition=block.edition))
+        session.flush()
+        session.expunge_all()
+        use = session.scalars(select(Use)).one()
+        assert (use.block_id, use.label, use.edition) == ("block_1", 3, block.edition)
+        assert session.get(Use, ("block_1", 3)) is use
+        assert session.execute(select(Use.block_id, Use.label)).all() == [("block_1", 3)]
 
 
 def test_text_is_an_alternate_key_only_where_strings_are_keys(
