@@ -20,7 +20,7 @@ True
 | `event.subject` | `info={"ref": ...}` | keys of what is declared, or data for `None` |
 | `order_line.product_id` | a foreign key to a primary key | keys of `product` |
 | `order_line.sku` | a foreign key to another unique column | an alternate key of `product` |
-| `order_line.kind` | next to `product_id` in a foreign key to `product.id` and another column | data |
+| `order_line.kind` | in a foreign key together with `product_id`, to two columns | data |
 | `product.id` | the primary key | keys of `product` |
 | `product.price` | none of these | data: `None` |
 
