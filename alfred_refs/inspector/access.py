@@ -192,5 +192,12 @@ def is_same_origin(headers: Headers) -> bool:
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is None and origin is None:
         return False
-    is_from_host = origin is None or urlsplit(origin).netloc == headers.get("host")
+    is_from_host = origin is None or _host_of(origin) == headers.get("host")
     return site in (None, "same-origin") and is_from_host
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None

@@ -38,6 +38,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from sqlalchemy import exc
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -59,7 +60,13 @@ from alfred_refs.sqla import AsyncFacade
 from alfred_refs.tools import BoundToolset
 
 _MOST_BYTES: Final = 64 * 1024  # of a form
-_MOST_NUMBER: Final = 2**31 - 1
+_MOST_NUMBER: Final = 10**9  # with the rows of a page, it is still an integer of PostgreSQL
+
+# SQLAlchemy's, and those of asyncpg, which it does not wrap while it connects
+_UNAVAILABLE: Final = (
+    *(exc.OperationalError, exc.InterfaceError, exc.TimeoutError),
+    *(ConnectionError, TimeoutError),
+)
 
 _NOTES: Final = {
     "approved": "The call was approved.",
@@ -316,6 +323,8 @@ class _Inspector:
             values = dict(request.query_params)
             if request.method == "POST":
                 values = await _form_of(request)
+            if any("\0" in value for value in values.values()):  # PostgreSQL has no such text
+                raise HTTPException(400, "A value has the character NUL.")
             return await self._facade.run(self._visit, handler, operator, values)
 
         return respond
@@ -336,6 +345,8 @@ class _Inspector:
             raise HTTPException(404, "There is no such conversation or call.") from None
         except (RegistryBusyError, RegistryUnreachableError) as error:
             raise HTTPException(503, str(error)) from error
+        except _UNAVAILABLE as error:
+            raise HTTPException(503, "The application's database cannot be used now.") from error
 
     async def http_error(self, _: Request, error: Exception) -> Response:
         """Return a page for an error of a request."""

@@ -96,6 +96,8 @@ def test_another_host_is_refused(desk: BoundToolset, local: LocalAccess, host: s
         ({"origin": "http://localhost:9000"}, False),
         ({"origin": "http://evil.example"}, False),
         ({"origin": "null"}, False),
+        ({"origin": "http://["}, False),
+        ({"origin": "http://ann@localhost"}, False),
         ({"sec-fetch-site": "same-origin"}, True),
         ({"sec-fetch-site": "same-site"}, False),
         ({"sec-fetch-site": "cross-site"}, False),
