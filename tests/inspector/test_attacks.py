@@ -91,7 +91,7 @@ def test_other_methods_do_nothing(desk: BoundToolset, method: str) -> None:
     """Not even for pages of the inspector, with all values of a form."""
     number = garden.ask_to_delete(desk)
     plan = desk.approvals(CHAT, ANN)[0].plan.token
-    values = {"id": CHAT, "call": number, "plan": plan}
+    values: dict[str, Any] = {"id": CHAT, "call": number, "plan": plan}
     client = client_for(desk)
 
     answers = [client.request(method, f"/{each}", params=values) for each in ("", "approve")]
