@@ -538,7 +538,8 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         return _info(rows[0])
 
     # The digests of all that are listed are read at once, the infos page by page: the order by
-    # `used_at` changes while conversations are used.
+    # `used_at` changes while conversations are used. It has no index: each mint changes it, and
+    # would write to all indexes of the row, to save milliseconds (`benchmarks/inspecting.py`).
     _CHOOSE_LAST_USED = typed_text(
         f"""
         SELECT conversation FROM alfred_refs_conversation
