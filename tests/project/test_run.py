@@ -6,6 +6,7 @@ import ast
 import os
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -162,7 +163,12 @@ def test_the_small_run_is_the_default(
     (project / "tests").mkdir()
     (project / "tests" / "a.py").touch()
     commands: list[tuple[list[str], dict[str, str]]] = []
-    monkeypatch.setattr(run, "_run", lambda *command: commands.append(command))
+
+    def start(command: list[str], *, env: dict[str, str], check: bool) -> CompletedProcess[str]:  # noqa: ARG001
+        commands.append((command, env))
+        return CompletedProcess(command, 0)
+
+    monkeypatch.setattr(run.subprocess, "run", start)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
     run.test(Path("python"), given)

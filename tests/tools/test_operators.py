@@ -217,11 +217,11 @@ ASKED = asked()
 
 
 def sample(name: str, answered: Collection[str], operators: Sequence[str]) -> Iterator[Any]:
-    """Yield a third of the filters, then those of operators that are not answered yet.
+    """Yield a tenth of the filters, then those of operators that are not answered yet.
 
-    Of three types that follow each other, each has another third. `answered` grows meanwhile.
+    Of ten types that follow each other, each has another tenth. `answered` grows meanwhile.
     """
-    yield from ASKED[[*TYPES].index(name) % 3 :: 3]
+    yield from ASKED[[*TYPES].index(name) % 10 :: 10]
     yield from (each for each in ASKED if each["op"] in operators and each["op"] not in answered)
 
 
