@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import RefRegistry, RefSession
+from alfred_refs import PostgresStore, RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Toolset
+from tests.fix_postgres import DatabasePool, connected, database_pool
 from tests.tools.shop.models import (
     Base,
     StallLabel,
@@ -27,10 +28,28 @@ MODELS = [StallOrder, StallLine, StallLabel, StallParcel]
 Rows = dict[str, list[str]]
 
 
+@pytest.fixture(scope="session")
+def shops(administration: Engine) -> Iterator[DatabasePool]:
+    """Databases with the tables of the shop and of the registry."""
+
+    def prepare(url: str) -> None:
+        with connected(url) as connection:
+            Base.metadata.create_all(connection)
+            PostgresStore(connection.engine).create_tables()
+
+    with database_pool(administration, prepare) as databases:
+        yield databases
+
+
+@pytest.fixture
+def databases(shops: DatabasePool) -> DatabasePool:
+    """The pool of the test's own database."""
+    return shops
+
+
 @pytest.fixture
 def shop(engine: Engine) -> Engine:
     """An engine on a database with one order, and all that belongs to it."""
-    Base.metadata.create_all(engine)
     with Session(engine) as session, session.begin():
         order = StallOrder(
             title="Desk", status="open", total="1.50", marks=[{"a": 1}], details={"x": [1, 2.50]}
@@ -71,9 +90,7 @@ def stored(shop: Engine) -> Callable[[], Rows]:
 @pytest.fixture
 def registry(shop: Engine) -> RefRegistry:
     """A registry in the same database."""
-    registry = RefRegistry(shop)
-    registry.create_tables()
-    return registry
+    return RefRegistry(shop)
 
 
 @pytest.fixture

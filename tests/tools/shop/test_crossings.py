@@ -77,7 +77,6 @@ def firms(engine: Engine) -> Engine:
 def desk_of(firms: Engine) -> Desks:
     """Make a desk for firms, on the engine or on another."""
     registry = RefRegistry(firms)
-    registry.create_tables()
 
     def make(engine: Engine = firms, **options: Any) -> BoundToolset:
         owner = Ownership({FirmTask: "firm"}, open=[FirmStep])

@@ -120,7 +120,6 @@ def desk_of(engine: Engine) -> Desks:
     """Make a desk for routes; the route of `chat-8` is `route_1`."""
     fill(engine)
     registry = RefRegistry(engine)
-    registry.create_tables()
 
     def make(sessions: Any = None, **options: Any) -> BoundToolset:
         sessions = sessions or sessionmaker(engine, class_=RefSession)
@@ -349,7 +348,6 @@ def test_a_reference_that_is_an_empty_text_comes_back(engine: Engine) -> None:
     with Session(engine) as session, session.begin():
         session.add_all([RouteSign(code=""), RouteSign(code="a", after="")])
     registry = RefRegistry(engine)
-    registry.create_tables()
     toolset = Toolset([RouteSign], expect="optional")
     sessions = sessionmaker(engine, class_=RefSession)
     desk = toolset.bind(sessions, registry=registry, journal=True)

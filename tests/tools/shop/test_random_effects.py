@@ -182,9 +182,7 @@ def disturb(shop: Shop, engine: Engine) -> None:
 @pytest.fixture
 def registry(engine: Engine) -> RefRegistry:
     """A registry in the same database."""
-    registry = RefRegistry(engine)
-    registry.create_tables()
-    return registry
+    return RefRegistry(engine)
 
 
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # keys that a call leaves out
