@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
 import sys
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
@@ -164,11 +164,13 @@ def test_the_small_run_is_the_default(
     (project / "tests" / "a.py").touch()
     commands: list[tuple[list[str], dict[str, str]]] = []
 
-    def start(command: list[str], *, env: dict[str, str], check: bool) -> CompletedProcess[str]:  # noqa: ARG001
+    def start(
+        command: list[str], *, env: dict[str, str], check: bool
+    ) -> subprocess.CompletedProcess[str]:  # noqa: ARG001
         commands.append((command, env))
-        return CompletedProcess(command, 0)
+        return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(run.subprocess, "run", start)
+    monkeypatch.setattr(subprocess, "run", start)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
     run.test(Path("python"), given)
