@@ -166,7 +166,8 @@ def test_the_small_run_is_the_default(
 
     def start(
         command: list[str], *, env: dict[str, str], check: bool
-    ) -> subprocess.CompletedProcess[str]:  # noqa: ARG001
+    ) -> subprocess.CompletedProcess[str]:
+        assert not check
         commands.append((command, env))
         return subprocess.CompletedProcess(command, 0)
 
