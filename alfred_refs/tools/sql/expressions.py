@@ -58,6 +58,7 @@ from sqlglot import expressions as exp
 
 from alfred_refs.tools.errors import invalid_sql
 from alfred_refs.tools.sql.parsing import (
+    MAX_CHARACTERS,
     describe_node,
     number_of,
     parts,
@@ -66,17 +67,21 @@ from alfred_refs.tools.sql.parsing import (
     unsupported,
 )
 from alfred_refs.tools.sql.scopes import (
+    FUNCTIONS,
     LONGEST,
     MOST_DIGITS,
+    MOST_SHOWN_DIGITS,
     NAMES,
     TYPES,
     Query,
     Scope,
     Value,
     bounded_number,
+    declared_size,
     item_key,
     list_key,
     list_type,
+    longest_of,
     named_type,
     require_data,
     require_inspectable,
@@ -154,6 +159,11 @@ def value_of(node: Any, scope: Scope) -> Value:
     with budget.level():
         value = construct.build(node, scope)
     return replace(value, size=budget.spent - before)
+
+
+def _limited(value: Value, word: str, scope: Scope) -> Value:
+    """Return a value of the size that a word of the table of functions allows."""
+    return scope.building.literals.bounded(value, word, scope.building.budget)
 
 
 def values_of(nodes: Sequence[Any], scope: Scope) -> list[Value]:
@@ -239,7 +249,7 @@ def _column(scope: Scope, this: Any, table: Any) -> Value:
 
 def _literal(scope: Scope, marker: Any, is_string: Any) -> Value:
     if is_string:
-        return Value(None, literal=string_number(marker))
+        return Value(None, literal=string_number(marker), most=MAX_CHARACTERS)
     return scope.building.literals.number(*number_of(int(marker)))
 
 
@@ -280,7 +290,8 @@ def _one_column(rows: Query) -> Value:
 def _scalar(scope: Scope, node: Any) -> Value:
     rows = subquery_of(node, scope)
     value = _one_column(rows)
-    return Value(rows.statement.scalar_subquery(), value.name, value.key, weak=False)
+    made = rows.statement.scalar_subquery()
+    return Value(made, value.name, value.key, weak=False, most=value.longest)
 
 
 # Conditions
@@ -362,7 +373,7 @@ def _like(
 ) -> Any:
     scope.building.budget.spend(_PATTERN)
     sizes = zip((left, right), ("text", "part"), strict=True)
-    bounded = [scope.building.literals.bounded(each, word) for each, word in sizes]
+    bounded = [_limited(each, word, scope) for each, word in sizes]
     element, text = (_operand(element_of(each, scope)) for each in bounded)
     return getattr(element, f"not_{method}" if negate else method)(text, escape=escape)
 
@@ -397,7 +408,8 @@ def _case(scope: Scope, this: Any, whens: Any, default: Any) -> Value:
     like = widest(chosen)
     is_weak = results[-1].is_weak
     name = "case" if is_weak else results[-1].name
-    return Value(_typed(made, like.type), name, like.key, weak=is_weak)
+    made = _typed(made, like.type)
+    return Value(made, name, like.key, weak=is_weak, most=longest_of(chosen))
 
 
 def _typed(element: Any, type_: _Type) -> Any:
@@ -446,7 +458,17 @@ def _list(scope: Scope, node: Any, like: Sequence[Value] = ()) -> Value:
     return Value(sa.cast(made, type_) if is_text and key is None else made, "array", key)
 
 
+_PAIR_DIGITS = 6
+_CONTAINED = {"@>": 1, "<@": 0}  # which operand has the items that are looked for
+
+
 def _of_lists(sign: str, scope: Scope, *nodes: Any) -> Any:
+    """Build a comparison of the items of two lists, or documents.
+
+    PostgreSQL compares each item with each, and cannot be interrupted; so the number of pairs is
+    bounded, unless the statement lists the items of one.
+    """
+    scope.building.budget.spend(_SEARCH)
     found = [None if isinstance(each, exp.Array) else value_of(each, scope) for each in nodes]
     like = [_item_of(each) for each in found if each and each.key and each.key.array]
     pair = [each or _list(scope, n, like) for n, each in zip(nodes, found, strict=True)]
@@ -454,14 +476,26 @@ def _of_lists(sign: str, scope: Scope, *nodes: Any) -> Any:
         raise invalid_sql(f"{sign!r} is used on a ref", "use = or IN (...)")
     if any(each.key for each in pair) and any(each.literal is not None for each in pair):
         raise invalid_sql("refs are written as one text", "write ARRAY[...] with a text for each")
+    is_list = any(isinstance(each.type, ARRAY) for each in pair)
+    if not is_list and sign in _CONTAINED:
+        pair = unify_values(pair, scope.building.literals, repr(sign), by_first=True)
+        place = _CONTAINED[sign]
+        pair[place] = _limited(pair[place], "part", scope)
     left, right = _compared(pair, scope)
-    return left.op(sign, return_type=sa.Boolean(), is_comparison=True)(right)
+    made = left.op(sign, return_type=sa.Boolean(), is_comparison=True)(right)
+    if not is_list or any(isinstance(each, exp.Array | exp.Null) for each in nodes):
+        return made
+    scope.building.budget.spend(sum(each.size for each in pair))
+    # with their types: without, they might return a key
+    one, other = (sa.func.cardinality(each, type_=Integer()) for each in (left, right))
+    pairs = sa.cast(one, sa.BigInteger) * other
+    return sa.case((sa.cast(pairs, Numeric(_PAIR_DIGITS, 0)).is_not(None), made))
 
 
 # Computations
 
 
-_POWER = 20  # units of the budget
+_LONG_NUMBERS = 10  # units of the budget, for a computation of 20 ms
 
 
 def _arithmetic(sign: str, scope: Scope, left: Value, right: Value) -> Any:
@@ -472,13 +506,28 @@ def _arithmetic(sign: str, scope: Scope, left: Value, right: Value) -> Any:
         )
     type_ = _computed_type(sign, left.type, right.type)
     elements = [left.element, right.element]
+    digits = _digits_of((left, right), scope) if isinstance(type_, Numeric) else None
     if sign == "^" and not isinstance(type_, Float):
-        scope.building.budget.spend(_POWER)
+        scope.building.budget.spend(_SEARCH)
+        digits = None
         elements = [
             bounded_number(each, MOST_DIGITS[word])
             for each, word in zip(elements, ("base", "power"), strict=True)
         ]
-    return elements[0].op(sign, return_type=type_)(elements[1])
+    return Value(elements[0].op(sign, return_type=type_)(elements[1]), most=digits)
+
+
+def _negated(_: Scope, value: Value) -> Value:
+    return Value(-value.element, most=value.most)
+
+
+def _digits_of(values: Sequence[Value], scope: Scope) -> int | None:
+    """Return how many digits a number has at most that is computed of others."""
+    found = [each.longest for each in values if each.longest is not None]
+    digits = sum(found) if len(found) == len(values) else None
+    if digits is None or digits > MOST_SHOWN_DIGITS:
+        scope.building.budget.spend(_LONG_NUMBERS)
+    return digits
 
 
 def _computed_type(sign: str, left: _Type, right: _Type) -> _Type:
@@ -516,7 +565,13 @@ def _concatenate(scope: Scope, left: Value, right: Value) -> Any:
             "a text is joined to a list", "write ARRAY['a', 'b'], or a document::jsonb"
         )
     type_ = Text() if special is None else special
-    return element_of(left, scope).op("||", return_type=type_)(element_of(right, scope))
+    # the result may be long, but not what it is made of
+    pair = [
+        _limited(each, "text" if each.longest is None else "long", scope) for each in (left, right)
+    ]
+    one, other = (element_of(each, scope) for each in pair)
+    most = sum(each.longest or 0 for each in pair)
+    return Value(one.op("||", return_type=type_)(other), most=most)
 
 
 def _member(sign: str, scope: Scope, document: Value, path: Any) -> Any:
@@ -531,6 +586,7 @@ def _member(sign: str, scope: Scope, document: Value, path: Any) -> Any:
     else:
         raise unsupported("this path into a document", "write -> 'name' ->> 'name'")
     type_ = Text() if sign == "->>" else document.type
+    scope.building.budget.spend(_DOCUMENT)
     return document.element.op(sign, return_type=type_)(key)
 
 
@@ -557,10 +613,16 @@ def _cast(scope: Scope, value: Value, to: Any) -> Value:
     if value.literal is not None and isinstance(type_, sa.Uuid):
         return replace(value, name=name, weak=True)  # a ref, next to refs
     require_data(value, "a conversion")
-    if not isinstance(type_, sa.String):
+    is_text = value.literal is not None or isinstance(value.type, sa.String)
+    most = declared_size(type_)
+    if is_text and not isinstance(type_, sa.String):
         is_large = isinstance(type_, ARRAY | JSON)
-        value = scope.building.literals.bounded(value, "text" if is_large else "part")
-    return Value(sa.cast(element_of(value, scope), type_), name, weak=value.is_weak)
+        value = _limited(value, "text" if is_large else "part", scope)
+    elif most is None:
+        most = value.longest
+    if isinstance(value.type, ARRAY | JSON):
+        scope.building.budget.spend(_SEARCH)
+    return Value(sa.cast(element_of(value, scope), type_), name, weak=value.is_weak, most=most)
 
 
 def _type_of(node: Any, scope: Scope) -> tuple[_Type, str]:
@@ -603,8 +665,15 @@ _FIELDS = frozenset(
 )
 _NUMBERS = Integer, Numeric, Float
 _SPANS = Interval, INTERVAL
+_DOCUMENT = 5  # units of the budget: to find a member in a document
 _SEARCH = 20  # units of the budget: a search in a text takes 7 ms at most, a power 40 ms
-_GROWING = ("replace", "concat", "concat_ws", "array_to_string")  # may return longer texts
+# may return more than the longest of their arguments
+_GROWING = frozenset(
+    (
+        *("replace", "concat", "concat_ws", "array_to_string", "string_agg", "array_agg"),
+        *("power", "pow"),
+    )
+)
 
 # the word for an argument -> SQLAlchemy's types, their name and the remedy for errors
 _KINDS: Mapping[str, tuple[Any, str, str]] = {
@@ -659,8 +728,8 @@ def _call(scope: Scope, this: Any, nodes: Any) -> Value:
     if function.gives == "common":  # the second argument of `lag` is a number
         first = widest(values[::2] if function.kind == "window" else values)
     type_, key = _result(function.gives, first)
-    is_short = function.gives == "text" and name not in _GROWING and function.kind == "plain"
-    return Value(sa.Function(name, *elements, type_=type_), name, key, is_short=is_short)
+    most = None if name in _GROWING or name not in FUNCTIONS else longest_of(values)
+    return Value(sa.Function(name, *elements, type_=type_), name, key, most=most)
 
 
 def _special_call(name: str, scope: Scope, *nodes: Any) -> Value:
@@ -697,6 +766,10 @@ def _coerced(name: str, values: list[Value], scope: Scope) -> list[Value]:
     words = [takes[min(n, len(takes) - 1)] for n in range(len(values))]
     if "part" in words or "power" in words:
         scope.building.budget.spend(_SEARCH)
+    if any(isinstance(each.type, JSON) for each in values):
+        scope.building.budget.spend(_DOCUMENT)
+    if any(isinstance(each.type, Numeric) for each in values):
+        _digits_of(values, scope)
     same = [value for word, value in zip(words, values, strict=True) if word == "same"]
     unified = iter(unify_values(same, scope.building.literals, f"{name}()") if same else ())
     return [
@@ -712,7 +785,7 @@ def _bounded(word: str, value: Value, name: str, scope: Scope) -> Value:
         (require_inspectable if may_be_key else require_data)(value, f"{name}()")
     _check_argument(word, value, f"{name}()")
     if word in LONGEST:
-        return scope.building.literals.bounded(value, word)
+        return _limited(value, word, scope)
     if word in MOST_DIGITS and not isinstance(value.type, Float):
         return replace(value, element=bounded_number(value.element, MOST_DIGITS[word]))
     return value
@@ -776,7 +849,7 @@ def _extract(scope: Scope, field: Any, value: Value) -> Any:
     ).lower()
     if not isinstance(field, exp.Literal | exp.Var) or name not in _FIELDS:
         raise unknown_name("field of a time", name, sorted(_FIELDS))
-    return sa.type_coerce(sa.extract(name, value.element), Numeric())
+    return Value(sa.type_coerce(sa.extract(name, value.element), Numeric()), most=value.longest)
 
 
 # FILTER, OVER and WITHIN GROUP
@@ -798,7 +871,7 @@ def _filter(scope: Scope, this: Any, where: Any) -> Value:
     fact = "FILTER stands behind what is no aggregate"
     _require_kind(this, scope, ("aggregate",), fact, "use CASE")
     (condition,) = parts(where, "this")
-    return Value(value.element.filter(condition_of(condition, scope)), value.name, value.key)
+    return replace(value, element=value.element.filter(condition_of(condition, scope)))
 
 
 def _within(scope: Scope, this: Any, order: Any) -> Value:
@@ -811,7 +884,8 @@ def _within(scope: Scope, this: Any, order: Any) -> Value:
     by = require_data(value_of(nodes[0].this, scope), "WITHIN GROUP")
     is_continuous = value.name == "percentile_cont" and not isinstance(by.type, _SPANS)
     made: Any = value.element.within_group(*order_elements(nodes, scope))
-    return Value(sa.type_coerce(made, Double() if is_continuous else by.type), value.name)
+    type_ = Double() if is_continuous else by.type
+    return Value(sa.type_coerce(made, type_), value.name, most=by.longest)
 
 
 def _window(scope: Scope, *nodes: Any) -> Value:
@@ -834,7 +908,7 @@ def _window(scope: Scope, *nodes: Any) -> Value:
         order_by=order_elements(orders, scope) or None,
         **frame,
     )
-    return Value(made, value.name, value.key)
+    return replace(value, element=made)
 
 
 def _frame(spec: Any, scope: Scope) -> dict[str, Any]:
@@ -902,7 +976,7 @@ CONSTRUCTS: Mapping[str, Construct] = {
     "Div": Construct(_COMPUTATION, partial(_arithmetic, "/"), "a computation"),
     "Mod": Construct(_COMPUTATION, partial(_arithmetic, "%"), "a computation"),
     "Pow": Construct(_COMPUTATION, partial(_arithmetic, "^"), "a computation"),
-    "Neg": Construct("this:negated", lambda _, value: -value.element, "a computation"),
+    "Neg": Construct("this:negated", _negated, "a computation"),
     "DPipe": Construct("this:data expression:data safe:ignored", _concatenate, "'||'"),
     "ArrayContainsAll": Construct(_PAIR, partial(_of_lists, "@>")),
     "ArrayContainedBy": Construct(_PAIR, partial(_of_lists, "<@")),

@@ -99,10 +99,13 @@ _FACTS: Mapping[str, tuple[str, str]] = {
         "use IN, an aggregate, or LIMIT 1",
     ),
     "22001": (
-        "a text is too long for a function, a pattern or a conversion",
-        "use left(x, 20000) of one that is searched in, left(x, 200) of one that is searched for",
+        "a value is too long for a function, an operator or a conversion",
+        "use left(x, 20000) of a text, left(x, 200) of one that is searched for, or members",
     ),
-    "22003": ("a number is out of range", "compute with numeric, or with smaller numbers"),
+    "22003": (
+        "a number is out of range",
+        "compute with numeric, smaller numbers or shorter lists",
+    ),
     "22007": ("a text is no date or time of its type", "write dates as '2026-05-01'"),
     "22008": ("a date or time is out of range", "write dates as '2026-05-01'"),
     "2200F": ("a text is empty where it may not be", "use nullif(x, '')"),

@@ -56,7 +56,7 @@ from sqlalchemy.types import NullType, TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.errors import SetupError
-from alfred_refs.mapping import KeyColumn
+from alfred_refs.mapping import KeyColumn, undecorated_type
 from alfred_refs.mapping.columns import values_of
 from alfred_refs.tools.errors import invalid_sql, no_sql
 from alfred_refs.tools.sql.parsing import MAX_CHARACTERS, Budget, raw_key, unknown_name
@@ -309,13 +309,8 @@ MOST_DIGITS: Mapping[str, int] = {"base": 30, "power": 3}
 """How many digits before the point a number may have that a power is made of, by its word."""
 
 
-def bounded_text(element: Any, most: int) -> Any:
-    """Return a text for a function; PostgreSQL raises an error (22001) if it is longer.
-
-    `varchar()` is the conversion of a value that is stored in a column: a CAST would cut it.
-    """
-    limit = sa.bindparam(f"longest_{most}", most + 4, type_=Integer())  # 4: the size of a header
-    return sa.func.pg_catalog.varchar(element, limit, sa.false(), type_=Text())
+MOST_SHOWN_DIGITS = 1_000
+"""How many digits a number may have that is shown without a look at its size."""
 
 
 def bounded_number(element: Any, digits: int) -> Any:
@@ -323,26 +318,50 @@ def bounded_number(element: Any, digits: int) -> Any:
     return sa.case((sa.cast(element, Numeric(digits, 0)).is_not(None), element))
 
 
-def bounded_value(value: Value) -> Value:
-    """Return a column of the recursive part of a WITH, which may grow with each row."""
-    if value.key is not None:
-        return value
-    if isinstance(value.type, String) and not isinstance(value.type, sa.Enum):
-        return replace(value, element=bounded_text(value.element, LONGEST["text"]))
-    if isinstance(value.type, Numeric) and not isinstance(value.type, Float):
-        return replace(value, element=bounded_number(value.element, _MOST_DIGITS))
-    return value
+def limited_text(element: Any, most: int) -> Any:
+    """Return a text; PostgreSQL raises an error (22001) if it has more characters than these.
+
+    `varchar()` is the conversion of a value that is stored in a column: a CAST would cut it.
+    """
+    limit = sa.bindparam(f"longest_{most}", most + 4, type_=Integer())  # 4: the size of a header
+    return sa.func.pg_catalog.varchar(element, limit, sa.false(), type_=Text())
 
 
-_MOST_DIGITS = 1_000  # PostgreSQL's limit for numeric with a precision
+_MOST_LITERAL_DIGITS = 100
+_SMALL_SIZE = 64  # of any date, interval or integer, as text
+
+# types whose values have a size of their own
+_SMALL = (
+    *(sa.Enum, Integer, Float, sa.Boolean, sa.Uuid, sa.Date, DateTime, sa.Time, Interval),
+    INTERVAL,
+)
+
+
+def declared_size(type_: _Type) -> int | None:
+    """Return how many characters or digits a column of a type has at most; `None` for any."""
+    type_ = undecorated_type(type_)
+    if isinstance(type_, String):
+        return type_.length
+    return type_.precision if isinstance(type_, Numeric) else None
+
 
 UNNAMED = "?column?"
 """PostgreSQL's name for an expression without one."""
 
+
+def _decimal(text: str) -> Decimal:
+    made = Decimal(text)
+    if max(len(text), abs(made.adjusted())) > _MOST_LITERAL_DIGITS:
+        raise invalid_sql(
+            f"a number in the statement has more than {_MOST_LITERAL_DIGITS} digits", "round it"
+        )
+    return made
+
+
 _NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
     "integer": (Integer(), int),
     "bigint": (sa.BigInteger(), int),
-    "numeric": (Numeric(), Decimal),
+    "numeric": (Numeric(), _decimal),
 }
 
 
@@ -360,7 +379,7 @@ class Value:
         weak: whether a CAST or a CASE around it gets a name of its own; `None` if that depends on
             whether it has a name.
         size: what it costs to compute it in one row, in units of `Budget`.
-        is_short: whether it is a text that a function has made of bounded ones.
+        most: how many characters or digits it has at most; `None` for any number. See `longest`.
     """
 
     element: Any
@@ -371,7 +390,13 @@ class Value:
     number: int | None = None
     weak: bool | None = None
     size: int = 1
-    is_short: bool = False
+    most: int | None = None
+
+    @property
+    def longest(self) -> int | None:
+        """How many characters or digits it has at most; `None` for any number."""
+        is_small = self.is_null or isinstance(undecorated_type(self.type), _SMALL)
+        return _SMALL_SIZE if is_small else self.most
 
     @property
     def is_weak(self) -> bool:
@@ -399,6 +424,12 @@ class Value:
         if self.column is None:
             return False
         return bool(self.column.places) or self.column.values.family == "opaque"
+
+
+def longest_of(values: Iterable[Value]) -> int | None:
+    """Return how many characters or digits any of the values has at most; `None` for any."""
+    found = [each.longest for each in values]
+    return None if None in found else max(filter(None, found), default=_SMALL_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +469,8 @@ class Literals:
     def number(self, literal: int, kind: str) -> Value:
         """Return a number as a parameter."""
         type_, convert = _NUMBERS[kind]
-        return Value(self._parameter("n", literal, type_, convert), number=literal)
+        sent = self._parameter("n", literal, type_, convert)
+        return Value(sent, number=literal, most=_MOST_LITERAL_DIGITS)
 
     def text(self, value: Value, type_: TypeEngine[Any] | None = None) -> ColumnElement[Any]:
         """Return the element of a value; an untyped text becomes a parameter of a type."""
@@ -453,20 +485,27 @@ class Literals:
         cast_to = plain(type_) if type_ is not None else None
         return sent if cast_to is None or isinstance(cast_to, Text) else sa.cast(sent, cast_to)
 
-    def bounded(self, value: Value, word: str) -> Value:
-        """Return a text argument of a function, of the size that its word in the table allows."""
+    def bounded(self, value: Value, word: str, budget: Budget) -> Value:
+        """Return a value of the size that a word of the table of functions allows.
+
+        PostgreSQL raises an error if it is longer: as text, if it is a list, a document or a
+        number.
+        """
         most = LONGEST[word]
         if value.literal is not None:
             if most >= MAX_CHARACTERS:
                 return value
             sent = self._parameter("p", value.literal, Text(), partial(_check_length, most))
-            return replace(value, element=sent, literal=None)
-        length = getattr(value.type, "length", None)
-        is_text = isinstance(value.type, String) and not isinstance(value.type, sa.Enum)
-        is_short = value.is_short and most >= LONGEST["text"]
-        if not is_text or is_short or (length is not None and length <= most):
+            return replace(value, element=sent, literal=None, most=most)
+        if value.longest is not None and value.longest <= most:
             return value
-        return replace(value, element=bounded_text(value.element, most))
+        if isinstance(value.type, String):
+            return replace(value, element=limited_text(value.element, most), most=most)
+        budget.spend(value.size)  # it is twice in the statement
+        text = limited_text(sa.cast(value.element, Text()), most)
+        limited = sa.case((text.is_not(None), value.element))
+        limited.type = value.type
+        return replace(value, element=limited, most=most)
 
     def ref(self, value: Value, like: Value) -> ColumnElement[Any]:
         """Return the element of a value; an untyped text becomes a ref for the session."""
@@ -598,7 +637,13 @@ def item_key(key: KeyColumn | None) -> KeyColumn | None:
 
 
 def list_key(key: KeyColumn | None) -> KeyColumn | None:
-    """Return lists of keys."""
+    """Return lists of keys.
+
+    Raises:
+        ToolError: they are lists already, of which an answer could have any number.
+    """
+    if key is not None and key.array:
+        raise invalid_sql("it has lists of lists of refs", "use unnest(), or join their table")
     return None if key is None else replace(key, array=True)
 
 
@@ -719,8 +764,8 @@ class Building:
         rows = sqla.with_compile_options(sa.select(*attributes).where(*table.visible()))
         alias = (_materialize(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
         values = [
-            Value(alias.c[f"c{n}"], each.name, each.key, each)
-            for n, each in enumerate(columns, start=1)
+            Value(element, each.name, each.key, each, most=declared_size(element.type))
+            for element, each in zip(alias.c, columns, strict=True)
         ]
         return Source(name, values, alias, list(table.columns))
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,8 +51,8 @@ from alfred_refs.tools.sql.scopes import (
     Scope,
     Source,
     Value,
-    bounded_value,
     labelled,
+    longest_of,
     require_inspectable,
     unify_values,
     widest,
@@ -183,7 +184,8 @@ def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
 def _merged_column(left: Value, right: Value, side: str) -> Value:
     """Return the column that USING makes of two."""
     if side == "FULL":
-        return replace(left, element=sa.func.coalesce(left.element, right.element), column=None)
+        either = sa.func.coalesce(left.element, right.element)
+        return replace(left, element=either, column=None, most=longest_of((left, right)))
     return right if side == "RIGHT" else left
 
 
@@ -234,6 +236,8 @@ def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> tupl
         )
     first, second, is_distinct = parts(node, "this", "expression", "distinct")
     start = _closed_query(first, scope.inner()).with_names(names, name)
+    # a value may grow with each row
+    start = replace(start, values=[replace(each, most=None) for each in start.values])
     cte = start.statement.cte(scope.building.alias("q", name), recursive=True)
     inner = scope.inner()
     inner.parts[name] = Part(start, cte)
@@ -244,10 +248,15 @@ def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> tupl
             f"{name!r} begins with NULL where it goes on with refs",
             "begin with rows that have refs, or leave the column out",
         )
-    if any(bounded_value(each) is not each for each in step.values):
-        step = step.inside(scope.building.alias("t", "a recursive part"), bounded_value)
+    step = step.inside(scope.building.alias("t", "a recursive part"), partial(_not_longer, scope))
     recursive = (cte.union if is_distinct else cte.union_all)(step.statement)
     return replace(start, values=values).evaluated(), recursive
+
+
+def _not_longer(scope: Scope, value: Value) -> Value:
+    """Return a column of the recursive part of a WITH, of a bounded size."""
+    bounded = scope.building.literals.bounded
+    return value if value.key else bounded(value, "text", scope.building.budget)
 
 
 def _build_union(node: Any, scope: Scope) -> Query:
@@ -305,7 +314,8 @@ def _matching(pair: Sequence[Value], scope: Scope) -> Value:
     # NULL takes the type of refs, which the session declares for the column
     if (key and one.is_null) or (width(type_) > width(one.type) and not one.is_null):
         element = sa.type_coerce(element, type_)
-    return replace(one, element=element, key=key, column=column, literal=None)
+    most = longest_of(pair)
+    return replace(one, element=element, key=key, column=column, literal=None, most=most)
 
 
 def _apply_clauses(query: Query, node: Any, scope: Scope) -> Query:

@@ -37,7 +37,19 @@ from time import monotonic
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import ARRAY, Enum, Integer, String, Text, bindparam, case, cast, func, select
+from sqlalchemy import (
+    ARRAY,
+    Enum,
+    Integer,
+    String,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    select,
+    type_coerce,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlglot import expressions as exp
 
@@ -63,6 +75,7 @@ from alfred_refs.tools.sql.parsing import (
 )
 from alfred_refs.tools.sql.scopes import (
     FUNCTIONS,
+    MOST_SHOWN_DIGITS,
     Building,
     Function,
     Literals,
@@ -84,6 +97,9 @@ TEXT_LIMIT = "most_text"
 LIST_LIMIT = "most_items"
 """The name of the parameter with the number of elements to read of each list."""
 
+LARGE_LIMIT = "most_large"
+"""The name of the parameter with the number of characters of a value that is read or not."""
+
 _CUT_COST = 4  # units of the budget, for a column whose texts are cut
 _MIN_TEXT = 1_000  # characters of a text that are shown, however many columns there are
 
@@ -101,6 +117,8 @@ class Plan:
         limit: which literal is the LIMIT.
         names: the aliases that are sent -> the model's names.
         texts: how many columns have texts that are cut by PostgreSQL.
+        large: which columns have values that PostgreSQL leaves out if they are large; the lengths
+            of those follow the columns.
     """
 
     statement: Any
@@ -109,6 +127,7 @@ class Plan:
     limit: int | None
     names: Mapping[str, str]
     texts: int
+    large: Sequence[int]
 
 
 @dataclass(slots=True)
@@ -186,6 +205,7 @@ class Plans:
             query.limit,
             building.names,
             sum(map(_is_cut, query.values)),
+            [n for n, each in enumerate(query.values) if _is_large(each)],
         )
         return plan, literals
 
@@ -196,14 +216,37 @@ def _is_cut(value: Value) -> bool:
     return is_text and value.key is None
 
 
+def _is_large(value: Value) -> bool:
+    """Return whether a value may be large and is no text: a list, a document, a long number."""
+    if value.key is not None or isinstance(value.type, String):
+        return False
+    return value.longest is None or value.longest > MOST_SHOWN_DIGITS
+
+
+def _is_changed(value: Value) -> bool:
+    """Return whether something else than a value is selected to show it."""
+    is_list = isinstance(value.type, ARRAY)
+    return is_list or _is_large(value) or _is_cut(value) or is_text_needed(value.type)
+
+
 def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> Any:
-    """Return a SELECT of the rows of another, with as much of each value as is shown."""
-    if not any(_is_cut(v) or isinstance(v.type, ARRAY) or is_text_needed(v.type) for v in values):
+    """Return a SELECT of the rows of another, with as much of each value as is shown.
+
+    The lengths of values that are too large to be shown follow the columns.
+    """
+    if not any(map(_is_changed, values)):
         return limited
-    building.budget.spend(_CUT_COST * sum(map(_is_cut, values)))
+    building.budget.spend(_CUT_COST * sum(_is_cut(each) or _is_large(each) for each in values))
     columns = limited.subquery(building.alias("q", "the answer")).c
-    shown = map(_shown, values, columns)
-    return select(*labelled(shown))
+    shown = list(map(_shown, values, columns))
+    lengths = []
+    most = bindparam(LARGE_LIMIT, type_=Integer())
+    for place in (n for n, each in enumerate(values) if _is_large(each)):
+        value, type_ = shown[place], shown[place].type
+        length = func.length(cast(value, Text()), type_=Integer())
+        lengths.append(case((length > most, length)))
+        shown[place] = type_coerce(case((length <= most, value)), type_)
+    return select(*labelled([*shown, *lengths]))
 
 
 def _shown(value: Value, column: Any) -> Any:
@@ -252,7 +295,7 @@ class QueryRun:
                 raise too_deep() from None
             numbered = enumerate(fetched[:row_limit], start=1)
             room = Room(self._limits.characters)
-            rows = room.take(numbered, partial(self._row, plan.values), [self._cut])
+            rows = room.take(numbered, partial(self._row, plan), [self._cut])
             answer: dict[str, Any] = {
                 "columns": [each.name for each in plan.values],
                 "rows": rows,
@@ -290,6 +333,7 @@ class QueryRun:
                         ROW_LIMIT: row_limit,
                         TEXT_LIMIT: self._most_text + KEY_MARGIN,
                         LIST_LIMIT: self._limits.related + 1,
+                        LARGE_LIMIT: self._most_large(plan, row_limit),
                     },
                 ).all()
             )
@@ -303,12 +347,27 @@ class QueryRun:
                 raise
             raise fault from None
 
-    def _row(self, values: Sequence[Value], numbered: tuple[int, Any]) -> list[Any]:
+    def _most_large(self, plan: Plan, rows: int) -> int:
+        """Return the size of the lists, documents and numbers that are read.
+
+        In all rows they have 20 times as many characters as an answer shows: Python needs up to 20
+        bytes for one of `[[],[],[]]`.
+        """
+        most = self._limits.characters
+        return max(min(most, 20 * most // max(rows * len(plan.large), 1)), _MIN_TEXT)
+
+    def _row(self, plan: Plan, numbered: tuple[int, Any]) -> list[Any]:
         """Return a row as JSON."""
         number, row = numbered
+        for place, length in zip(plan.large, row[len(plan.values) :], strict=True):
+            if length is not None:
+                self._cut.append(
+                    f"row {number}, {plan.values[place].name}: {length} characters, which are not "
+                    "shown; ask for members of it, or for fewer rows and columns"
+                )
         return [
             self._value(value, each, f"row {number}, {value.name}")
-            for value, each in zip(values, row, strict=True)
+            for value, each in zip(plan.values, row, strict=False)
         ]
 
     def _value(self, value: Value, loaded: Any, place: str) -> Any:

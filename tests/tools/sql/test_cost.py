@@ -172,7 +172,7 @@ def test_long_texts_are_not_given_to_functions(world: World, sql: str) -> None:
     told = world.ask(sql.format(long=long))
 
     assert told["error"]["code"] == "invalid_sql"
-    assert "a text is too long for a function" in told["error"]["message"]
+    assert "a value is too long for a function" in told["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_long_texts_are_not_given_to_functions(world: World, sql: str) -> None:
                 "with recursive t(x) as (select 10.5 union all select x * x from t) "
                 "select count(*) from t"
             ),
-            "out of range",
+            "too long",
         ),
     ],
 )
@@ -212,3 +212,91 @@ def test_expressions_are_not_nested_deeper_than_a_session_follows(world: World) 
 
     assert "rows" in world.ask(f"select {few}")
     assert "nested too deep" in world.ask(f"select {many}")["error"]["message"]
+
+
+_LONG = f"replace(replace('{'q' * 99}', 'q', '{'z' * 99}'), 'z', '{'x' * 99}')"
+_MANY = "(select array_agg(a.stock) from products a, products b, products c)"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"select {_LONG} || 'a'",
+        f"select {_MANY} || 1",
+        f"select {_MANY} || {_MANY}",
+        "select lower(left(x, 1000000)) from (select {_LONG} as x) t",
+        "select lower(x) from (select lower('a') as x union all select {_LONG}) t",
+        "select info @> cast({_LONG} as jsonb) from products",
+        (
+            "with recursive t(x) as (select array_agg(stock) from products "
+            "union all select x || x from t) select count(*) from t"
+        ),
+    ],
+)
+def test_values_are_not_joined_or_searched_whatever_their_size(world: World, sql: str) -> None:
+    """60 times `||` of a text of 10 MB took 44 seconds and 15 GB, and two lists never ended."""
+    told = world.ask(sql.replace("{_LONG}", _LONG))
+
+    assert "a value is too long for a function" in told["error"]["message"]
+
+
+def test_the_pairs_of_items_that_two_lists_are_compared_by_are_bounded(world: World) -> None:
+    """PostgreSQL compares each item with each, and cannot be interrupted."""
+    told = world.ask(f"select count(*) from products where {_MANY} @> {_MANY}")
+
+    assert "shorter lists" in told["error"]["message"]
+
+
+def test_lists_that_are_not_long_are_joined_and_searched(world: World) -> None:
+    """Refs too, and lists that a statement writes out have no limit."""
+    told = world.ask(
+        "select stock || array[1] = array[stock, 1], goes_with && goes_with, tags <@ tags, "
+        f"{_MANY} @> array[1000] from products where cardinality(goes_with) > 0 limit 1"
+    )
+
+    assert told["rows"] == [[True, True, True, False]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "cast('1e20000' as numeric)",
+        "cast('1e20000' as numeric) + 1",
+        f"(select array_agg({_LONG}) from products)",
+        f"(select info || info from (select cast('[{'1,' * 600}1]' as jsonb) info) t)",
+    ],
+)
+def test_large_values_are_left_out_by_postgresql(world: World, value: str) -> None:
+    """Only their length is fetched."""
+    with world.session() as session:
+        toolset = Toolset([Product], owner=world.ownership, limits=Limits(characters=30), sql=True)
+        told = toolset.call(session, "db_query", {"sql": f"select {value} as x"})
+
+    assert told["rows"] == [[None]]
+    assert told["cut"][0].startswith("row 1, x: ")
+    assert told["cut"][0].endswith(
+        " characters, which are not shown; ask for members of it, or for fewer rows and columns"
+    )
+
+
+def test_a_number_in_a_statement_has_few_digits(world: World) -> None:
+    """One of six characters would have a hundred thousand."""
+    assert world.ask("select 1e90")["rows"] == [[1e90]]
+    assert "more than 100 digits" in world.ask("select 1e131071")["error"]["message"]
+
+
+def test_numbers_of_any_size_cost_more_units(world: World) -> None:
+    """PostgreSQL takes 20 ms to divide two of 100,000 digits; numbers of few digits are free."""
+    few = ", ".join(["price * 1.5"] * 60)
+    many = ", ".join(["cast(code as numeric) * cast(name as numeric)"] * 60)
+
+    assert "rows" in world.ask(f"select {few} from products")
+    assert "units" in world.ask(f"select {many} from products")["error"]["message"]
+
+
+def test_lists_of_lists_of_refs_are_refused(world: World) -> None:
+    """Of a list of refs the first are read; of a list of lists that could be any number."""
+    assert "rows" in world.ask("select array_agg(id) from products")
+    told = world.ask("select array_agg(goes_with) from products")
+
+    assert "lists of lists of refs" in told["error"]["message"]

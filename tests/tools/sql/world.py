@@ -62,7 +62,7 @@ class World:
             [Category, Product, Order, Line],
             owner=self.ownership,
             hidden=[Product.secret],
-            limits=Limits(rows=10**7, related=10**7, characters=10**9, text=10**7),
+            limits=Limits(rows=10**5, related=10**7, characters=10**9, text=10**7),
             labels="none",
             sql=True,
         )
