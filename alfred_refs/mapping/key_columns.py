@@ -83,6 +83,7 @@ from alfred_refs.mapping.keys import (
     RefPolicy,
     is_entity_name,
     part_of,
+    spells_uuid,
     value_of,
 )
 
@@ -152,6 +153,18 @@ class KeyColumn:
     def from_key(self, key: Key) -> Any:
         """Convert a key to this column's Python type."""
         return str(key) if self.as_text else key
+
+    def fits(self, value: Any) -> bool:
+        """Return whether a value is not text in a column of UUIDs or integers, nor the reverse."""
+        is_fixed = self.key_type != "string" and not self.array and self.alternate is None
+        return not is_fixed or isinstance(value, str) == self.as_text
+
+    def converted(self, value: Any) -> Any:
+        """Return a value that does not fit in the column's Python type, if it spells a key."""
+        text = str(value)
+        if self.key_type == "uuid":
+            return self.from_key(uuid.UUID(text)) if spells_uuid(text) else value
+        return int(text) if text.isdecimal() else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

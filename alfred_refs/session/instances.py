@@ -615,6 +615,19 @@ class Boundary:
         """
         self.pending.resolve_now([state], unresolved_names(state))
 
+    def convert_written(self, states: Iterable[State]) -> None:
+        """Convert keys that a flush has written to the Python types of their columns.
+
+        A default may return text for a UUID, which the driver takes. The identity that SQLAlchemy
+        makes next, after the event `after_flush`, is then that of the row when it is loaded.
+        """
+        for state in states:
+            if state.class_ in self.classes or state.class_ in self._with_alternates:
+                for name, column in self._entities.of_class(state.class_).all.items():
+                    value = state.dict.get(name)
+                    if value is not None and not column.fits(value):
+                        state.dict[name] = column.converted(value)
+
     def leave(self, state: State) -> None:
         """Note that an instance has no row: rolled back, deleted, or expunged before its flush.
 

@@ -19,6 +19,7 @@ Each hook below is a function named after its event:
 | `before_attach` | find refs in the key attributes of a new instance | `Boundary` |
 | `before_flush` | resolve the refs of new instances, reserve keys for drafts | `DraftSaving` |
 | `before_flush` | with an owner: check that all pending rows are its own | `WriteGuard` |
+| `after_flush` | convert keys that defaults wrote as text | `Boundary` |
 | `after_flush` | note changed labels, check `schema_translate_map` | `Transactions` |
 | `after_flush_postexec` | mint refs of new rows, if attributes may do no I/O | `Boundary` |
 | `pending_to_persistent` | log inserted rows | `Transactions` |
@@ -522,6 +523,7 @@ def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
     translation = session._translation
     if translation is not None:
         translation.check_schemas()
+        translation.boundary.convert_written(map(sqla.state_of, (*session.new, *session.dirty)))
         if translation.transactions.log is not None:
             changed = [each for each in session.dirty if session.is_modified(each)]
             translation.transactions.note_updated(map(sqla.state_of, changed))
