@@ -141,7 +141,7 @@ def test_a_call_with_many_rows_is_paged(
         own = [root.get("/call", params={"id": CHAT, "call": number}).text]
         while more := links(own[-1], "Next rows"):
             own.append(root.get(f"/{more[0]}").text)
-        return [each.count('<table class="row">') for each in [in_list, *own]]
+        return [each.count('<table class="row ') for each in [in_list, *own]]
 
     assert counts() == [10, 20, 20, 5]
     assert "and 35 more rows" in root.get("/conversation", params={"id": CHAT}).text
@@ -346,16 +346,16 @@ def test_what_is_not_there_is_not_found(root: TestClient, desk: BoundToolset) ->
         f"/call?id={CHAT}&call=9",
         f"/prompt?id={CHAT}&name=x",
         "/nothing",
-        "/conversation?id=%00",
     ]
 
-    assert [root.get(each).status_code for each in addresses] == [404] * 5
+    assert [root.get(each).status_code for each in addresses] == [404] * 4
 
 
 @pytest.mark.parametrize(
     "address",
     [
         "conversation",
+        "conversation?id=%00",
         "call?id=chat-ann&call=x",
         "call?id=chat-ann&call=99999999999999999999",
         "conversation?id=chat-ann&before=-1",
