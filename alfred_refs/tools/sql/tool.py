@@ -101,6 +101,7 @@ LARGE_LIMIT = "most_large"
 """The name of the parameter with the number of characters of a value that is read or not."""
 
 _CUT_COST = 4  # units of the budget, for a column whose texts are cut
+_LENGTH_COST = 10  # units of the budget, for a column of values whose length must be found
 _MIN_TEXT = 1_000  # characters of a text that are shown, however many columns there are
 
 _CAPACITY = 500  # the size of SQLAlchemy's compiled cache
@@ -236,14 +237,18 @@ def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> 
     """
     if not any(map(_is_changed, values)):
         return limited
-    building.budget.spend(_CUT_COST * sum(_is_cut(each) or _is_large(each) for each in values))
+    building.budget.spend(_CUT_COST * sum(map(_is_cut, values)))
+    building.budget.spend(_LENGTH_COST * sum(map(_is_large, values)))
     columns = limited.subquery(building.alias("q", "the answer")).c
     shown = list(map(_shown, values, columns))
     lengths = []
     most = bindparam(LARGE_LIMIT, type_=Integer())
     for place in (n for n, each in enumerate(values) if _is_large(each)):
         value, type_ = shown[place], shown[place].type
-        length = func.length(cast(value, Text()), type_=Integer())
+        length: Any = func.length(cast(value, Text()), type_=Integer())
+        if isinstance(type_, ARRAY):  # a list of millions of items is no text in time
+            items = func.cardinality(value, type_=Integer())
+            length = case((items > most, items), else_=length)
         lengths.append(case((length > most, length)))
         shown[place] = type_coerce(case((length <= most, value)), type_)
     return select(*labelled([*shown, *lengths]))

@@ -263,6 +263,7 @@ def test_lists_that_are_not_long_are_joined_and_searched(world: World) -> None:
         "cast('1e20000' as numeric)",
         "cast('1e20000' as numeric) + 1",
         f"(select array_agg({_LONG}) from products)",
+        f"(select array_agg(x) from (select {_MANY} as x from products) t)",
         f"(select info || info from (select cast('[{'1,' * 600}1]' as jsonb) info) t)",
     ],
 )
