@@ -353,8 +353,9 @@ def is_option_set(option: str, statement: Any, options: Mapping[str, Any]) -> bo
 def is_internal_load(execution: ORMExecuteState) -> bool:
     """Return whether the ORM executes a statement of its own, which has keys and expects keys.
 
-    It does so to refresh an instance, to load a relationship, to load the row of an identity, and
-    before a bulk UPDATE or DELETE with `synchronize_session="fetch"`.
+    It does so to refresh an instance, to load a relationship, to load the row of an identity, to
+    load the columns of subclasses, and before a bulk UPDATE or DELETE with
+    `synchronize_session="fetch"`.
     """
     # Private: the options behind `is_column_load` and `is_relationship_load`, which look each up
     # anew. Pinned by `test_the_statements_of_the_orm_itself_are_told_from_the_programs`.
@@ -364,6 +365,12 @@ def is_internal_load(execution: ORMExecuteState) -> bool:
             return True
         if execution.parameters and _loads_by_identity(execution.statement):
             return True
+        # Private: `polymorphic_load="selectin"` loads subclasses by a statement that has compile
+        # options of its own, and this parameter. Pinned by
+        # `test_subclasses_are_loaded_by_keys_that_are_text`.
+        parameters = execution.parameters
+        if isinstance(parameters, Mapping) and "primary_keys" in parameters:
+            return "_compile_options" in vars(execution.statement)
     # Private: for "fetch", the ORM adds a listener to that one execution, a function of this name.
     # Pinned by `test_what_the_orm_looks_up_for_itself_is_told`.
     listeners: Any = execution._events_todo

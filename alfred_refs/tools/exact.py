@@ -114,11 +114,12 @@ def exact_types(model: type[Any], names: Iterable[str]) -> ExactTypes:
     The primary key is none of them: the session needs its value.
     """
     mapper = inspect(model).mapper
-    types = {name: mapper.column_attrs[name].columns[0] for name in names}
+    # the key of a joined subclass has two columns, of which the base's is the primary key
+    columns = {name: mapper.column_attrs[name].columns for name in names}
     return {
-        name: column.type
-        for name, column in types.items()
-        if is_text_needed(column.type) and column not in mapper.primary_key
+        name: first.type
+        for name, (first, *others) in columns.items()
+        if is_text_needed(first.type) and not {first, *others} & {*mapper.primary_key}
     }
 
 
