@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import ForeignKey, bindparam, create_engine, select
@@ -62,7 +62,7 @@ def test_subclasses_are_loaded_by_keys_that_are_text(wanted: list[type[Any]]) ->
     options = [selectin_polymorphic(Animal, wanted)] if wanted else []
     with RefSession(engine, conversation=registry.conversation("c")) as session:
         statement = select(Animal).options(*options).order_by(Animal.kind.desc())
-        dog, cat = session.scalars(statement).all()
+        dog, cat = cast(list[Any], session.scalars(statement).all())
         assert (dog.id, dog.name, cat.id, cat.name) == ("animal_1", "Rex", "animal_2", "Tom")
         named = select(Animal.kind).where(Animal.id.in_(bindparam("primary_keys", expanding=True)))
         kinds = session.scalars(named, {"primary_keys": [dog.id]}).all()
