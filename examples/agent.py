@@ -66,7 +66,7 @@ TOLD: Final[Sequence[tuple[int, str]]] = (
     (6, '- recipe_2 "Tomato soup" (mentioned by the user in turn 6)'),
     (7, "- meal_plan_1 (read in turn 7)"),
     (8, "- meal_plan_1 (deleted in turn 7)"),
-    (8, '- recipe_1 "Lentil soup" (updated in turn 5): "it is planned"'),
+    (8, '- recipe_1 "Lentil soup" (updated in turn 5), kept because "it is planned"'),
     (9, '- gen_recipe_3 "Pumpkin soup" (pending in turn 8)'),
     (10, '- recipe_3 "Pumpkin soup" (created in turn 9)'),
 )

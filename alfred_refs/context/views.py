@@ -8,7 +8,7 @@
 - recipe_1 "Soup" (read in turn 0)
 - recipe_2 "Toast" (read in turn 0)
 <BLANKLINE>
-Known beside, not listed: 2 line.
+Not listed, and perhaps deleted: 2 line.
 
 1. `select_entries` takes the activity that the store recorded, and a `Window`: rows used in the
    last turns are active and shown with their values; retained rows are shown by name; of the
@@ -145,9 +145,10 @@ def select_entries(record: ActivityRecord, window: Window) -> Selection:
             active.append(entry)
         elif entry.reason is not None and not is_gone(entry):
             retained.append(entry)
-    shown = [*active, *retained]
+    counted = [*active, *retained]
+    counted += [entry for entry in record.entries if is_gone(entry) and entry not in active]
     others = {
-        entity: count - sum(entry.ref.entity == entity for entry in shown)
+        entity: count - sum(entry.ref.entity == entity for entry in counted)
         for entity, count in sorted(record.refs.items())
     }
     return Selection(
@@ -470,7 +471,7 @@ Count = Callable[[str], int]
 """Returns the length of a text, in tokens or characters: the unit of budgets."""
 
 NOTE = (
-    "These are the values of now. Read a row again before you write it: others may change it"
+    "These values are current. Read a row again before you write it: others may change it"
     " meanwhile, and long values are shortened here."
 )
 NOT_READ = "Only the names of rows are shown here; read a row for its values."
@@ -634,9 +635,10 @@ def _text(view: ContextView, audience: Audience) -> str:
 
 def _note(view: ContextView, audience: Audience) -> str:
     """Return what a step that works with rows must know of the values below."""
-    if audience != "act" or not view.active:
+    there = [each for each in view.active if not each.status.startswith("deleted")]
+    if audience != "act" or not there:
         return ""
-    return NOTE if any(each.data is not None for each in view.active) else NOT_READ
+    return NOTE if any(each.data is not None for each in there) else NOT_READ
 
 
 def _decisions(view: ContextView) -> str:
@@ -670,8 +672,8 @@ def _item(view: EntityView, audience: Audience, entries: Mapping[str, EntityView
         return f"- {quote_json(view.name)}: {entity}, {status}"
     name = "" if view.label is None else f" {quote_json(view.label)}"
     line = f"- {view.ref}{name}{_when(view, audience)}"
-    if view.reason is not None:
-        line += f": {quote_json(view.reason)}"
+    if view.reason is not None and not view.status.startswith("deleted"):
+        line += f", kept because {quote_json(view.reason)}"
     return line if view.data is None else "\n".join([line, *_data(view, entries)])
 
 
@@ -754,7 +756,7 @@ def _nested_values(rows: RowView | list[RowView] | None) -> Any:
 
 def _others(view: ContextView) -> str:
     counts = ", ".join(f"{number} {entity}" for entity, number in view.others.items())
-    return f"Known beside, not listed: {counts}." if counts else ""
+    return f"Not listed, and perhaps deleted: {counts}." if counts else ""
 
 
 def _cut_note(view: ContextView) -> str:

@@ -243,16 +243,16 @@ _PURPOSES: Mapping[str, str] = {
     "or none.",
     "db_delete": "Delete the rows of a table that meet all filters, up to {written}: all of them "
     "or none.",
-    "db_edit_list": "Edit a list of one row by position: all edits or none. Every position of an "
-    "item is the one before the call, whatever other edits do: to drop items 3 and 5, remove [3] "
-    "and remove [5]. Answers with the items that changed and those next to them.",
+    "db_edit_list": "Edit a list of one row by position: all edits or none. All positions are "
+    "those before the call: to drop items 3 and 5, remove [3] and remove [5]. Answers "
+    "with the items that changed and those next to them.",
 }
 
 # tool -> what its description adds on drafts
 _WITH_DRAFTS: Mapping[str, str] = {
     "db_read": " Filters that name rows by their refs may name drafts, such as 'gen_{entity}_1'.",
-    "db_update": " Drafts are changed in calls of their own.",
-    "db_delete": " Drafts are discarded in calls of their own.",
+    "db_update": " Do not mix drafts and rows in one call.",
+    "db_delete": " Do not mix drafts and rows in one call.",
 }
 
 # field of a write -> what its description adds if labels are required

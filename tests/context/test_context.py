@@ -202,7 +202,7 @@ def test_what_is_retained_stays_as_a_name(
     conversation.retain([korma], "for Sunday")
     for _ in range(context.window.active):
         conversation.begin_turn()
-    assert lines(context) == [f'- {korma} "Korma" (read in turn 1): "for Sunday"']
+    assert lines(context) == [f'- {korma} "Korma" (read in turn 1), kept because "for Sunday"']
     assert "rice" not in context.render("act")
 
 

@@ -64,12 +64,12 @@ class Account:
         if self.demoted or not (self.done or self.retained):
             return None
         if not self.done:
-            return f'- {ref} "{name}": "why"' if self.there else None
+            return f'- {ref} "{name}", kept because "why"' if self.there else None
         done = self.done if self.there else "deleted"
         if self.done == "deleted by the user":
             done = self.done
         told = f'- {ref} "{name}" ({done} in turn {self.turn})'
-        told += ': "why"' if self.retained else ""
+        told += ', kept because "why"' if self.retained and not done.startswith("deleted") else ""
         return told if self.turn > now - 3 or (self.retained and self.there) else None
 
 

@@ -66,11 +66,11 @@ VIEW = ContextView(
 )
 
 ACT = """\
-These are the values of now. Read a row again before you write it: others may change it \
+These values are current. Read a row again before you write it: others may change it \
 meanwhile, and long values are shortened here.
 
 Older, kept as names; read them for data:
-- recipe_1 "Bread" (read in turn 2): "their favourite"
+- recipe_1 "Bread" (read in turn 2), kept because "their favourite"
 
 - recipe_2 "Soup" (deleted by the user in turn 2)
 - recipe_10 "Curry" (read in turn 2)
@@ -83,7 +83,7 @@ Generated and not saved:
 - gen_recipe_1 "Stew" (pending in turn 2)
   {"minutes": 5}
 
-Known beside, not listed: 7 part."""
+Not listed, and perhaps deleted: 7 part."""
 
 
 def test_those_who_act_are_told_refs_names_and_data() -> None:
@@ -234,7 +234,7 @@ def read_in(turn: int, number: int, **more: Any) -> ActivityEntry:
 
 
 def test_of_older_rows_those_that_are_retained_and_exist_are_shown() -> None:
-    """Others are counted; a deletion in the window is shown."""
+    """Others that may exist are counted; a deletion in the window is shown."""
     entries = [
         read_in(1, 1, reason="liked"),
         read_in(1, 2, reason="liked", gone="was deleted"),
@@ -245,7 +245,7 @@ def test_of_older_rows_those_that_are_retained_and_exist_are_shown() -> None:
     selection = select_entries(ActivityRecord(4, entries, {"recipe": 6}), Window(active=3))
     assert [entry.ref.number for entry in selection.active] == [5]
     assert [entry.ref.number for entry in selection.retained] == [1]
-    assert selection.others == {"recipe": 4}
+    assert selection.others == {"recipe": 2}
 
 
 def test_rows_in_each_others_lists_are_shown_once() -> None:

@@ -119,8 +119,8 @@ def test_a_retained_row_that_is_deleted_or_renamed_is_shown_so(
         plain.commit()
     with statements(tables) as sent:
         assert lines(context, "think") == [
-            '- dish_1 "Dal" (read in turn 0): "liked"',
-            '- dish_2 "Korma" (deleted since turn 0): "liked"',
+            '- dish_1 "Dal" (read in turn 0), kept because "liked"',
+            '- dish_2 "Korma" (deleted since turn 0)',
         ]
     assert not [each for each in sent if "parts." in each]
 
@@ -372,7 +372,7 @@ def test_rows_of_which_a_statement_showed_the_refs_alone_have_no_values(
     ]
     assert "".join(context.with_names(["from cuisine_1"])) == "from Thai"
     context.conversation.retain(["cuisine_1"], "liked")
-    assert '- cuisine_1 "Thai": "liked"' in lines(context)
+    assert '- cuisine_1 "Thai", kept because "liked"' in lines(context)
 
 
 def test_no_more_statements_for_more_rows(
@@ -400,6 +400,16 @@ def test_without_sessions_rows_are_shown_by_name_and_the_prompt_says_so(
     call("db_read", table="dishes", filters=named("Korma"))
     shown = Context(conversation, toolset=toolset).render("act")
     assert shown == f'{NOT_READ}\n\n- dish_1 "Korma" (read in turn 0)'
+
+
+def test_nobody_is_told_to_read_rows_that_are_gone(
+    conversation: Conversation, toolset: Toolset, call: Call, keys: Keys
+) -> None:
+    """Where all rows that are shown are deleted."""
+    assert keys
+    call("db_delete", table="dishes", filters=named("Soup"))
+    shown = Context(conversation, toolset=toolset).render("act")
+    assert shown == '- dish_1 "Soup" (deleted in turn 0)'
 
 
 def test_a_bound_toolset_brings_its_sessions(
@@ -548,8 +558,8 @@ def test_nested_rows_are_not_counted_as_others(context: Context, call: Call, key
     """They are listed, in their row."""
     assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
-    assert "Known beside" not in context.render("act")
-    assert "Known beside, not listed: 2 part." in context.render("think")
+    assert "Not listed" not in context.render("act")
+    assert "Not listed, and perhaps deleted: 2 part." in context.render("think")
 
 
 def test_a_mention_of_a_row_that_a_hook_hides_is_refused(

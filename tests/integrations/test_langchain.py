@@ -172,5 +172,5 @@ def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
         visit = example.visit(shop_desk, "chat-7", shop.ADA)
         example.shop_agent(shop_desk, model).invoke(question, context=visit)
     told = str(model.sent[0][0].content)
-    assert told.startswith("Look after the customer's orders.\n\nThese are the values of now")
+    assert told.startswith("Look after the customer's orders.\n\nThese values are current")
     assert '- order_1 "for Ada" (read in turn 0)\n  {"placed": "2026-11-24"}' in told

@@ -111,5 +111,5 @@ async def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
         agent = example.shop_agent(shop_desk, model)
         await Runner.run(agent, "Hello", context=visit, run_config=QUIET)
     told = str(model.calls[0].system_instructions)
-    assert told.startswith("Look after the customer's orders.\n\nThese are the values of now")
+    assert told.startswith("Look after the customer's orders.\n\nThese values are current")
     assert '- order_1 "for Ada" (read in turn 0)\n  {"placed": "2026-11-24"}' in told
