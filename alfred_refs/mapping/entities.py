@@ -35,7 +35,7 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from sqlalchemy import Column, ColumnElement, Table, inspect
-from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper
+from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper, class_mapper
 
 from alfred_refs import sqla
 from alfred_refs.errors import KeyColumnError, UntranslatableError
@@ -278,7 +278,7 @@ class Entities:
         try:
             return cast(ClassKeys, cache["keys"])
         except KeyError:
-            keys = cache["keys"] = self._read_class(inspect(class_).mapper)
+            keys = cache["keys"] = self._read_class(class_mapper(class_))
             return keys
 
     def _read_class(self, mapper: Mapper[Any]) -> ClassKeys:

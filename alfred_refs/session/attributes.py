@@ -33,7 +33,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary
 
 from sqlalchemy import event, inspect
 from sqlalchemy.orm import (
@@ -343,6 +343,7 @@ class _ChildKeys:
     def __init__(self, keyfunc: Callable[[Any], Any]) -> None:
         self._keyfunc = keyfunc
         self.raw: bool | None = None
+        self._settled: Callable[[], KeyFuncDict[Any, Any] | None] = lambda: None
         # by child, so that SQLAlchemy finds a child under the key by which it was added
         self._keys: WeakKeyDictionary[State, Any] = WeakKeyDictionary()
 
@@ -362,7 +363,9 @@ class _ChildKeys:
         boundary = getattr(state, BOUNDARY, None)
         if boundary is None:
             key = self._keyfunc(child)
-            return key if sqla.is_unpopulated(key) else _PendingChildKey()
+            # SQLAlchemy removes the child that a new one replaces
+            is_final = sqla.is_unpopulated(key) or key in dict.keys(self._settled() or {})
+            return key if is_final else _PendingChildKey()
         if state.key is not None and self.raw is not boundary.raw:
             return _PendingChildKey()
         return self._shown_key(child, state.mapper)
@@ -379,6 +382,7 @@ class _ChildKeys:
 
     def settle(self, collection: KeyFuncDict[Any, Any], raw: bool) -> None:
         """Put all children under refs, or under raw keys, if they are not yet."""
+        self._settled = ReferenceType(collection)
         if self.raw is raw and not any(
             type(key) is _PendingChildKey for key in dict.keys(collection)
         ):

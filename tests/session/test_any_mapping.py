@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
+    Column,
     Engine,
     ForeignKey,
     Integer,
+    MetaData,
     String,
+    Table,
     Uuid,
     case,
     cast,
@@ -34,9 +37,11 @@ from sqlalchemy.orm import (
     column_property,
     composite,
     mapped_column,
+    registry,
     relationship,
     synonym,
 )
+from sqlalchemy.orm.exc import UnmappedClassError
 from sqlalchemy.pool import StaticPool
 
 from alfred_refs import KeyColumnError, RefRegistry, RefSession
@@ -114,8 +119,8 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture
 def session(engine: Engine) -> Iterator[RefSession]:
     """A session with refs."""
-    registry = RefRegistry(store=MemoryStore())
-    with RefSession(engine, conversation=registry.conversation("chat")) as session:
+    refs = RefRegistry(store=MemoryStore())
+    with RefSession(engine, conversation=refs.conversation("chat")) as session:
         yield session
 
 
@@ -313,8 +318,8 @@ def test_a_mapping_reads_as_in_a_plain_session(shape: tuple[Any, ...]) -> None:
         plain.add(line(name="a", dish_id=one.key))
         plain.commit()
         expected = seen(one), related(plain, one, lazy)
-    registry = RefRegistry(store=MemoryStore())
-    with RefSession(engine, conversation=registry.conversation("chat")) as session:
+    refs = RefRegistry(store=MemoryStore())
+    with RefSession(engine, conversation=refs.conversation("chat")) as session:
         instance: Any = session.scalars(select(dish)).unique().one()
         assert (seen(instance), related(session, instance, lazy)) == expected
         assert instance.key == "dish_1"
@@ -322,3 +327,18 @@ def test_a_mapping_reads_as_in_a_plain_session(shape: tuple[Any, ...]) -> None:
         [row] = tools.call(session, "db_read", {"table": inspect(dish).local_table.name})["rows"]
         assert (row["key"], row["size"], row["twice"]) == ("dish_1", 2, 4)
     engine.dispose()
+
+
+def test_an_unmapped_subclass_is_refused_as_in_a_plain_session(session: RefSession) -> None:
+    """Its instances are instrumented, as those of its base are, but belong to no mapper."""
+
+    class Tool:
+        """Is mapped."""
+
+    class Hammer(Tool):
+        """Is not."""
+
+    tools = Table("tools", MetaData(), Column("id", Uuid, primary_key=True))
+    registry().map_imperatively(Tool, tools)
+    with pytest.raises(UnmappedClassError, match="Hammer"):
+        session.add(Hammer())

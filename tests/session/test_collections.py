@@ -21,6 +21,7 @@ from sqlalchemy.orm import (
     relationship,
     selectinload,
 )
+from sqlalchemy.orm.collections import collection_adapter
 
 from alfred_refs import RefSession
 from alfred_refs.session.attributes import DictAttribute
@@ -68,6 +69,27 @@ class Drawer(Base):
     )
     by_name: Mapped[dict[str, Thing]] = relationship(
         collection_class=attribute_keyed_dict("name"), viewonly=True
+    )
+
+
+class Jar(Base):
+    """Stands on a shelf."""
+
+    __tablename__ = "jars"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    label: Mapped[str]
+    shelf_id: Mapped[int] = mapped_column(ForeignKey("shelves.id"))
+
+
+class Shelf(Base):
+    """Has at most one jar of each label."""
+
+    __tablename__ = "shelves"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    jars: Mapped[dict[str, Jar]] = relationship(
+        collection_class=keyfunc_mapping(lambda jar: jar.label), cascade="all, delete-orphan"
     )
 
 
@@ -144,6 +166,26 @@ def test_a_child_that_joins_is_found_by_its_ref(session: RefSession, drawer: Dra
     session.commit()
     assert sorted(drawer.by_key) == ["thing_2", "thing_3"]
     assert session.scalars(select(Thing.name).order_by(Thing.name)).all() == ["b", "c"]
+
+
+@pytest.mark.parametrize("how", ["set", "append_with_event"])
+def test_a_new_child_replaces_the_one_under_its_key(
+    tables: Engine, session: RefSession, how: str
+) -> None:
+    """The old one is removed, and deleted as an orphan, as in a plain session."""
+    left = []
+    with Session(tables) as plain:
+        for each in (plain, session):
+            shelf = Shelf(jars={"jam": Jar(label="jam"), "tea": Jar(label="tea")})
+            each.add(shelf)
+            each.commit()
+            jars: Any = shelf.jars
+            put = jars.set if how == "set" else collection_adapter(jars).append_with_event
+            put(Jar(label="jam"))
+            each.commit()
+            left.append(each.scalars(select(Jar.label).where(Jar.shelf_id == shelf.id)).all())
+            assert sorted(shelf.jars) == ["jam", "tea"]
+    assert left == [["tea", "jam"]] * 2
 
 
 def test_a_new_owner_may_bring_its_dictionary(session: RefSession) -> None:
