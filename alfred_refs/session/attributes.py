@@ -24,8 +24,9 @@ makes
   it go through the attributes.
 
 Limits: a pickled instance raises `RefNotCarriedError` for a key that it has no ref for, until a
-`RefSession` takes it in. An array of refs cannot be changed in place. A `RefSession` refuses table
-classes of SQLModel without the mixin.
+`RefSession` takes it in. An array of refs cannot be changed in place. A new child that joins a
+dictionary by a backref replaces the one under its key only if the dictionary was read before. A
+`RefSession` refuses table classes of SQLModel without the mixin.
 """
 
 from __future__ import annotations
