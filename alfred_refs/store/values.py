@@ -66,7 +66,7 @@ Action = Literal["read", "linked", "created", "updated", "deleted", "mentioned"]
 Actor = Literal["model", "user"]
 """Who did it: the model, by tools, or the user, in the application's own screens."""
 
-CallState = Literal["waiting", "doing", "done", "rejected", "expired"]
+CallState = Literal["waiting", "doing", "done", "rejected", "expired", "refused"]
 """The state of a call: it waits for a decision, is being executed, or was decided."""
 
 ChangeAction = Literal["created", "updated", "deleted"]
@@ -430,7 +430,8 @@ class NewCall:
     Attributes:
         tool: its name.
         arguments: JSON values; they contain refs, never keys.
-        state: `"waiting"` for one that needs a decision, `"doing"` or `"done"` for others.
+        state: `"waiting"` for one that needs a decision, `"doing"` or `"done"` for others, and
+            `"refused"` for one that was answered with an error.
         actor: who called it.
         user: the acting user as text; `None` if that is not known.
         call_id: the framework's id of the call. A conversation has one call of each id.

@@ -25,7 +25,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 from time import monotonic
@@ -68,6 +68,7 @@ from alfred_refs.tools.supervision import (
     approval_of,
     planned_rows,
     record_of,
+    refused_call,
 )
 
 if TYPE_CHECKING:
@@ -241,7 +242,9 @@ class BoundToolset:
             for attempt in self._attempts(self._threads):
                 try:
                     with attempt, self.sessions(**given) as session:
-                        return ToolAnswer(self.toolset.run(session, request, self.journal))
+                        answer = self.toolset.run(session, request, self.journal)
+                    self._keep_refusal(given["conversation"], request, answer)
+                    return ToolAnswer(answer)
                 except (DBAPIError, RegistryBusyError) as error:
                     if not self._is_repeatable(error, tool, attempt):
                         raise
@@ -303,7 +306,9 @@ class BoundToolset:
                                 sync, request, self.journal
                             )
                         )
-                        return ToolAnswer(answer)
+                    chat = given["conversation"]
+                    await self.aio.run(self._keep_refusal, chat, request, answer)
+                    return ToolAnswer(answer)
                 except (DBAPIError, RegistryBusyError) as error:
                     if not self._is_repeatable(error, tool, attempt):
                         raise
@@ -685,6 +690,16 @@ class BoundToolset:
                     return Plan(tool="undo", refusal=refusal)
 
         return _repeated(act)
+
+    def _keep_refusal(self, chat: Conversation, request: Request, answer: Answer) -> None:
+        """Store a call that was refused, without the keys in it, if the journal keeps those."""
+        if self.journal is None or not self.journal.refusals:
+            return
+        call = refused_call(request, answer, {*TOOLS, *self.toolset.functions})
+        if call is not None:
+            shown = self.toolset.tables.shown
+            arguments, told = chat.scrub([call.arguments, call.answer], entities=shown)
+            chat.calls.add(replace(call, arguments=arguments, answer=told))
 
     @contextmanager
     def _session(self, given: dict[str, Any]) -> Iterator[RefSession]:

@@ -24,6 +24,7 @@ one that stays `doing` is in doubt, and nothing repeats it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -71,6 +72,12 @@ EDITED: Final = "#arguments:"
 
 _DIGEST_DIGITS: Final = 16
 
+# codes of errors of calls that waited for a person
+_KEPT_ALREADY: Final = frozenset({"rejected", "in_doubt"})
+
+_MOST_OF_A_REFUSAL: Final = 20_000  # characters
+_NOT_STORABLE: Final = re.compile(r"\\u0000|\\ud[89a-f]|\b(?:NaN|-?Infinity)\b")
+
 
 @dataclass(frozen=True, slots=True)
 class Journal:
@@ -82,6 +89,8 @@ class Journal:
             call it once a day.
         without: attributes whose values are not kept. A row that is deleted with one cannot come
             back.
+        refusals: whether calls that are answered with an error are kept too, reads included. Each
+            is stored in a transaction of its own.
 
     Example:
         >>> from datetime import timedelta
@@ -92,6 +101,7 @@ class Journal:
 
     keep: timedelta | None = None
     without: Sequence[Any] = ()
+    refusals: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +187,39 @@ class Request:
             with suppress(ValueError, RecursionError):
                 return json.loads(self.arguments)
         return self.arguments
+
+
+def refused_call(request: Request, answer: Answer, tools: Collection[str]) -> NewCall | None:
+    """Return a call that was answered with an error, as the history keeps it; else `None`.
+
+    So it is for one that waited for a person, which is kept already. The values may contain keys.
+    """
+    error = answer.get("error")
+    if error is None or error["code"] in _KEPT_ALREADY:
+        return None
+    return NewCall(
+        tool=request.tool if request.tool in tools else "unknown tool",  # any text of a model
+        arguments=_storable(request.json_arguments()),
+        state="refused",
+        actor=request.actor,
+        user=request.user,
+        answer=_storable(answer),
+        seconds=monotonic() - request.began,
+    )
+
+
+def _storable(value: Any) -> Any:
+    """Return a value as JSON that PostgreSQL takes: as JSON text if it does not take it otherwise.
+
+    A value that is too long is `None`, and one that JSON has not is its text.
+    """
+    try:
+        text_ = json.dumps(value, default=str)
+    except (ValueError, RecursionError):
+        return None
+    if len(text_) > _MOST_OF_A_REFUSAL:
+        return None
+    return text_ if _NOT_STORABLE.search(text_) else json.loads(text_)
 
 
 def known_call(chat: SessionConversation, request: Request) -> tuple[CallEntry | None, Request]:
@@ -430,8 +473,8 @@ def answer_of(entry: CallEntry | None) -> Answer:
     if entry is None:
         return rejected(0, "there is no such call").to_json()
     match entry.state:
-        case "done":
-            return dict(entry.answer or {"done": {"call": entry.number}})
+        case "done" | "refused":
+            return dict(entry.answer or {entry.state: {"call": entry.number}})
         case "waiting":
             return pending_answer(entry.number, Plan.model_validate(entry.plan))
         case "doing":

@@ -409,6 +409,21 @@ def test_hostile_text_is_only_text(root: TestClient, desk: BoundToolset) -> None
         assert "&lt;script&gt;" in page.text
 
 
+def test_refused_calls_are_shown_with_the_reason(garden_engine: Engine) -> None:
+    """If the journal keeps them: the call, what it asked for, and what the model was told."""
+    sessions = sessionmaker(garden_engine, class_=RefSession)
+    registry, journal = RefRegistry(garden_engine), Journal(refusals=True)
+    desk = garden.toolset().bind(sessions, registry=registry, journal=journal)
+    refused = desk.call(CHAT, ANN, "db_read", {"table": "<b>fields</b>"})
+    page = client_for(desk).get("/conversation", params={"id": CHAT})
+    shown = text_of(page.text)
+
+    assert "Call 1 db_read refused" in shown
+    assert str(refused.value["error"]["code"]) in shown
+    assert "<b>fields" not in page.text
+    assert 'action="undo"' not in page.text
+
+
 def test_an_asynchronous_toolset_is_inspected(garden_engine: Engine) -> None:
     """All pages and decisions work in a greenlet."""
     engine = create_async_engine(garden_engine.url)

@@ -17,7 +17,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
-from alfred_refs.tools import BoundToolset, Hooks, Toolset
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows
 from tests.tools.shop.models import (
     StallLabel,
@@ -341,7 +341,7 @@ def test_asynchronous_sessions(shop: Engine, registry: RefRegistry) -> None:
         sessions = async_sessionmaker(engine, class_=AsyncRefSession)
         toolset = Toolset(MODELS, expect="optional", consent=RULES)
         own = RefRegistry(engine)
-        desk = toolset.bind(sessions, registry=own, journal=True)
+        desk = toolset.bind(sessions, registry=own, journal=Journal(refusals=True))
         await desk.call_async("chat-7", None, "db_read", {"table": "stall_orders"})
         with pytest.raises(SetupError, match="aio"):
             desk.plan("chat-7", None, "db_delete", DELETE)
@@ -353,7 +353,9 @@ def test_asynchronous_sessions(shop: Engine, registry: RefRegistry) -> None:
         await desk.aio.approve("chat-7", None, waiting.call, by="ann")
         undone = await desk.aio.undo("chat-7", call=waiting.call, by="ann")
         assert undone.refusal is None
-        assert len(await desk.aio.history("chat-7")) == 2
+        assert (await desk.call_async("chat-7", None, "db_read", {"table": "none"})).failed
+        records = await desk.aio.history("chat-7")
+        assert [record.state for record in records] == ["done", "done", "refused"]
         await engine.dispose()
 
     del registry

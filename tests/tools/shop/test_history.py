@@ -513,3 +513,62 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(
     event.listen(shop, "before_cursor_execute", lambda *args: statements.append(args[2]))
     sent(5)  # what is asked of the database once
     assert sent(6) == sent(20)
+
+
+HOSTILE = [
+    {"table": "nowhere"},
+    {"table": "stall_orders", "filters": named("\x00\ud800")},
+    {"table": "stall_orders", "filters": named("x" * 30_000)},
+    '{"table": "stall_orders", "cursor": NaN}',
+]
+
+
+@pytest.mark.parametrize("arguments", HOSTILE)
+def test_refusals_are_kept_if_the_journal_says_so(
+    desk_of: Callable[..., BoundToolset], arguments: Any
+) -> None:
+    """With their arguments, as far as they can be stored, and their errors."""
+    desk = desk_of(journal=Journal(refusals=True))
+    refused = desk.call("chat-7", None, "db_read", arguments, user="bob")
+    assert refused.failed
+    [record] = desk.history("chat-7")
+    assert (record.state, record.tool, record.user) == ("refused", "db_read", "bob")
+    assert not record.changes
+    assert record.answer == refused.value or isinstance(record.answer, str)
+    assert (record.arguments is None) is ("x" * 300 in str(arguments))
+    undone = desk.undo("chat-7", call=record.call, by="ann")
+    assert undone.refusal is not None
+    assert "is refused" in undone.refusal["message"]
+    assert desk_of().history("chat-8") == []
+
+
+def test_a_refusal_is_kept_without_keys(
+    desk_of: Callable[..., BoundToolset], shop: Engine
+) -> None:
+    """In its arguments, in its answer and in the name of the tool."""
+    with shop.connect() as connection:
+        key = str(connection.exec_driver_sql("SELECT id FROM stall_orders").scalar_one())
+    desk = desk_of(journal=Journal(refusals=True))
+    update = {**UPDATE, "filters": named(key)}
+    assert desk.call("chat-7", None, "db_update", update).failed
+    assert desk.call("chat-7", None, key, {}).failed
+    records = desk.history("chat-7")
+    assert [record.tool for record in records] == ["db_update", "unknown tool"]
+    assert key not in str([(record.arguments, record.answer) for record in records])
+    assert records[0].arguments["data"] == UPDATE["data"]
+
+
+def test_a_journal_keeps_no_refusals_unasked(desk_of: Callable[..., BoundToolset]) -> None:
+    """What is committed is kept, and nothing else."""
+    desk = desk_of()
+    assert desk.call("chat-7", None, "db_read", {"table": "nowhere"}).failed
+    assert desk.history("chat-7") == []
+
+
+def test_a_rejected_call_is_kept_once(desk_of: Callable[..., BoundToolset]) -> None:
+    """Its repetition is told the reason, and is no call of its own."""
+    desk = desk_of(journal=Journal(refusals=True), consent=lambda _: True)
+    number = desk.call("chat-7", None, "db_update", UPDATE, call_id="a").pending or 0
+    desk.reject("chat-7", None, number, by="ann", reason="no")
+    assert desk.call("chat-7", None, "db_update", UPDATE, call_id="a").failed
+    assert [record.state for record in desk.history("chat-7")] == ["rejected"]
