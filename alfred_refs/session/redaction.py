@@ -546,7 +546,8 @@ class Redactor:
         fits = positions is not None and len(positions) == len(parameters)
         names = positions if positions is not None and fits else [None] * len(parameters)
         meanings = [self._catalogue.of_parameter(name, statement) for name in names]
-        return tuple(map(self.value, parameters, meanings))
+        kind = list if isinstance(parameters, list) else tuple
+        return kind(map(self.value, parameters, meanings))
 
     def value(self, value: Any, meaning: Meaning = UnknownMeaning.DATA) -> Any:
         """Return a redacted value: plain, a collection of plain values, or `HIDDEN`."""

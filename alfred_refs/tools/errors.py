@@ -283,10 +283,10 @@ def too_slow(seconds: float, less: str = _LESS) -> ToolError:
     )
 
 
-def unreadable(table: str) -> ToolError:
+def unreadable_value(table: str) -> ToolError:
     """Report that a row has a value that the application's type cannot read."""
     return ToolError(
-        "invalid_value",
+        "unreadable_value",
         f"a row of {table!r}, or one read with it, has a value that the application cannot read; "
         "nothing was changed; leave its column or the row out",
         table=table,

@@ -71,7 +71,7 @@ from alfred_refs.tools.errors import (
     still_referenced,
     too_deep,
     too_slow,
-    unreadable,
+    unreadable_value,
 )
 from alfred_refs.tools.filters import Keys
 from alfred_refs.tools.rules import Rule, rules_named
@@ -176,7 +176,7 @@ def fault_of(
             table is not None and is_in_load(error)
         ):
             _log.warning("a value of a row cannot be read", exc_info=error)
-            fault = unreadable(table.name)
+            fault = unreadable_value(table.name)
     return fault
 
 

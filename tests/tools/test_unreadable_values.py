@@ -128,7 +128,7 @@ def test_a_value_that_cannot_be_read_is_an_answer(
     for tool, arguments in calls:
         with caplog.at_level(logging.WARNING, "alfred_refs.tools"):
             answer = desk.call("c", None, tool, {"table": "unreadable_shelves", **arguments})
-        assert answer.value["error"]["code"] == "invalid_value", tool
+        assert answer.value["error"]["code"] == "unreadable_value", tool
         assert "has a value that the application cannot read" in answer.text
         assert caplog.records[-1].exc_info is not None
     columns = {"table": "unreadable_shelves", "columns": ["name"]}

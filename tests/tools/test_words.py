@@ -52,6 +52,7 @@ from alfred_refs.tools.errors import (
     rejected,
     undo_conflict,
     unknown_call,
+    unreadable_value,
 )
 
 Named = dict[str, Any]
@@ -171,6 +172,7 @@ class Raises(Hooks):
             "no call": unknown_call(9),
             "done": already_done(3, "Ann"),
             "denied": not_permitted("orders", "db_read"),
+            "unreadable": unreadable_value("orders"),
             "linked": linked_elsewhere("orders", "tags", "order_tags"),
         }
         if read.semantic in errors:
@@ -235,6 +237,7 @@ CALLS: list[tuple[str, Named]] = [
     *[("db_read", semantic(each)) for each in KEPT],
     ("db_read", semantic("linked")),
     ("db_read", semantic("denied")),
+    ("db_read", semantic("unreadable")),
     ("db_read", named("order_9")),
     ("db_read", named("customer_1")),
     ("db_read", named("line_1", "first order")),
