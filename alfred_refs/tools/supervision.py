@@ -76,7 +76,8 @@ _DIGEST_DIGITS: Final = 16
 _KEPT_ALREADY: Final = frozenset({"rejected", "in_doubt"})
 
 _MOST_OF_A_REFUSAL: Final = 20_000  # characters
-_NOT_STORABLE: Final = re.compile(r"\\u0000|\\ud[89a-f]|\b(?:NaN|-?Infinity)\b")
+# escapes in JSON text: of a backslash, of a character beyond U+FFFF, and what cannot be stored
+_ESCAPE: Final = re.compile(r"(?P<kept>\\\\|\\ud[89ab]..\\ud[c-f]..)|\\u0000|\\ud[89a-f]..")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +210,20 @@ def refused_call(request: Request, answer: Answer, tools: Collection[str]) -> Ne
 
 
 def _storable(value: Any) -> Any:
-    """Return a value as JSON that PostgreSQL takes: as JSON text if it does not take it otherwise.
+    """Return a value as JSON that PostgreSQL can store; `None` if it is too long, or no JSON.
 
-    A value that is too long is `None`, and one that JSON has not is its text.
+    A character that it cannot store is replaced, and NaN is a text.
     """
     try:
         text_ = json.dumps(value, default=str)
-    except (ValueError, RecursionError):
+        is_long = len(text_) > _MOST_OF_A_REFUSAL
+        return None if is_long else json.loads(_ESCAPE.sub(_stored, text_), parse_constant=str)
+    except (TypeError, ValueError, RecursionError):
         return None
-    if len(text_) > _MOST_OF_A_REFUSAL:
-        return None
-    return text_ if _NOT_STORABLE.search(text_) else json.loads(text_)
+
+
+def _stored(escape: re.Match[str]) -> str:
+    return escape[0] if escape["kept"] else r"\ufffd"
 
 
 def known_call(chat: SessionConversation, request: Request) -> tuple[CallEntry | None, Request]:
