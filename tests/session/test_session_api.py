@@ -29,6 +29,7 @@ from sqlalchemy.orm import (
     Session,
     SessionEvents,
     scoped_session,
+    session as session_module,
     sessionmaker,
 )
 from sqlalchemy.orm.events import AttributeEvents
@@ -104,7 +105,8 @@ def compared(
 
 @pytest.fixture
 def rows(tables: Engine) -> Engine:
-    """The engine, with the tables of the uses."""
+    """The engine, with the tables of the uses; `close_all_sessions()` closes no other test's."""
+    vars(session_module)["_sessions"].clear()  # whose connections may be terminated
     Base.metadata.create_all(tables)
     return tables
 
