@@ -275,11 +275,10 @@ class Entities:
             LabelError: its label cannot be used.
         """
         cache = self.class_cache(class_)
-        try:
-            return cast(ClassKeys, cache["keys"])
-        except KeyError:
+        keys = cache.get("keys")
+        if keys is None:
             keys = cache["keys"] = self._read_class(class_mapper(class_))
-            return keys
+        return cast(ClassKeys, keys)
 
     def _read_class(self, mapper: Mapper[Any]) -> ClassKeys:
         identity = [mapper.get_property_by_column(c).key for c in mapper.primary_key]
