@@ -66,6 +66,7 @@ from alfred_refs.tools.supervision import (
     Undoer,
     answer_of,
     approval_of,
+    is_refused,
     planned_rows,
     record_of,
     refused_call,
@@ -243,7 +244,8 @@ class BoundToolset:
                 try:
                     with attempt, self.sessions(**given) as session:
                         answer = self.toolset.run(session, request, self.journal)
-                    self._keep_refusal(given["conversation"], request, answer)
+                    if self._keeps_refusals and is_refused(answer):
+                        self._keep_refused(given["conversation"], request, answer)
                     return ToolAnswer(answer)
                 except (DBAPIError, RegistryBusyError) as error:
                     if not self._is_repeatable(error, tool, attempt):
@@ -306,8 +308,9 @@ class BoundToolset:
                                 sync, request, self.journal
                             )
                         )
-                    chat = given["conversation"]
-                    await self.aio.run(self._keep_refusal, chat, request, answer)
+                    if self._keeps_refusals and is_refused(answer):
+                        chat = given["conversation"]
+                        await self.aio.run(self._keep_refused, chat, request, answer)
                     return ToolAnswer(answer)
                 except (DBAPIError, RegistryBusyError) as error:
                     if not self._is_repeatable(error, tool, attempt):
@@ -691,15 +694,16 @@ class BoundToolset:
 
         return _repeated(act)
 
-    def _keep_refusal(self, chat: Conversation, request: Request, answer: Answer) -> None:
-        """Store a call that was refused, without the keys in it, if the journal keeps those."""
-        if self.journal is None or not self.journal.refusals:
-            return
-        call = refused_call(request, answer, {*TOOLS, *self.toolset.functions})
-        if call is not None:
-            shown = self.toolset.tables.shown
-            arguments, told = chat.scrub([call.arguments, call.answer], entities=shown)
-            chat.calls.add(replace(call, arguments=arguments, answer=told))
+    @property
+    def _keeps_refusals(self) -> bool:
+        return self.journal is not None and self.journal.refusals
+
+    def _keep_refused(self, chat: Conversation, request: Request, answer: Answer) -> None:
+        """Store a call that was refused, without the keys in it."""
+        call = refused_call(request, answer, self.toolset.known(request.tool))
+        shown = self.toolset.tables.shown
+        arguments, told = chat.scrub([call.arguments, call.answer], entities=shown)
+        chat.calls.add(replace(call, arguments=arguments, answer=told))
 
     @contextmanager
     def _session(self, given: dict[str, Any]) -> Iterator[RefSession]:

@@ -190,16 +190,19 @@ class Request:
         return self.arguments
 
 
-def refused_call(request: Request, answer: Answer, tools: Collection[str]) -> NewCall | None:
-    """Return a call that was answered with an error, as the history keeps it; else `None`.
-
-    So it is for one that waited for a person, which is kept already. The values may contain keys.
-    """
+def is_refused(answer: Answer) -> bool:
+    """Return whether an answer is an error, but not of a call that waited: that one is kept."""
     error = answer.get("error")
-    if error is None or error["code"] in _KEPT_ALREADY:
-        return None
+    return error is not None and error["code"] not in _KEPT_ALREADY
+
+
+def refused_call(request: Request, answer: Answer, tool: str | None) -> NewCall:
+    """Return a call that was answered with an error, as the history keeps it, but with its keys.
+
+    `tool` is its name; `None` for an unknown one.
+    """
     return NewCall(
-        tool=request.tool if request.tool in tools else "unknown tool",  # any text of a model
+        tool=tool or "unknown tool",
         arguments=_storable(request.json_arguments()),
         state="refused",
         actor=request.actor,

@@ -337,12 +337,16 @@ class Toolset:
             answered(answer)
             return answer
 
+    def known(self, tool: str) -> str | None:
+        """Return the name of a tool, and `None` for one that is none: it may be any text."""
+        return tool if tool in TOOLS or tool in self.functions else None
+
     @contextmanager
     def _calling(
         self, chat: SessionConversation, request: Request
     ) -> Iterator[Callable[[Answer], None]]:
         """Record a call in the telemetry; yield what is to be called with its answer."""
-        tool = request.tool if request.tool in TOOLS or request.tool in self.functions else None
+        tool = self.known(request.tool)
         arguments = request.json_arguments() if chat.telemetry.hears_calls else None
         table = table_named(self.tables, arguments)
         name = None if table is None else table.name  # no text of the model, which may have a key
