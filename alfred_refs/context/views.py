@@ -145,12 +145,11 @@ def select_entries(record: ActivityRecord, window: Window) -> Selection:
             active.append(entry)
         elif entry.reason is not None and not is_gone(entry):
             retained.append(entry)
-    counted = [*active, *retained]
-    counted += [entry for entry in record.entries if is_gone(entry) and entry not in active]
-    others = {
-        entity: count - sum(entry.ref.entity == entity for entry in counted)
-        for entity, count in sorted(record.refs.items())
-    }
+    shown = {entry.ref for entry in (*active, *retained)}
+    others = Counter(dict(sorted(record.refs.items())))
+    others.subtract(
+        entry.ref.entity for entry in record.entries if entry.ref in shown or is_gone(entry)
+    )
     return Selection(
         record.turn, active, retained, {entity: n for entity, n in others.items() if n > 0}
     )
@@ -635,7 +634,7 @@ def _text(view: ContextView, audience: Audience) -> str:
 
 def _note(view: ContextView, audience: Audience) -> str:
     """Return what a step that works with rows must know of the values below."""
-    there = [each for each in view.active if not each.status.startswith("deleted")]
+    there = [each for each in view.active if not _is_deleted(each)]
     if audience != "act" or not there:
         return ""
     return NOTE if any(each.data is not None for each in there) else NOT_READ
@@ -672,7 +671,7 @@ def _item(view: EntityView, audience: Audience, entries: Mapping[str, EntityView
         return f"- {quote_json(view.name)}: {entity}, {status}"
     name = "" if view.label is None else f" {quote_json(view.label)}"
     line = f"- {view.ref}{name}{_when(view, audience)}"
-    if view.reason is not None and not view.status.startswith("deleted"):
+    if view.reason is not None and not _is_deleted(view):
         line += f", kept because {quote_json(view.reason)}"
     return line if view.data is None else "\n".join([line, *_data(view, entries)])
 
@@ -688,6 +687,10 @@ def _when(view: EntityView, audience: Audience) -> str:
     if audience == "understand" and view.first_turn != view.last_turn:
         return f" ({status}; turns {view.first_turn} to {view.last_turn})"
     return f" ({status} in turn {view.last_turn})"
+
+
+def _is_deleted(view: EntityView) -> bool:
+    return view.status.startswith("deleted")  # whoever has deleted it
 
 
 def _describe_status(status: str) -> str:
