@@ -523,12 +523,13 @@ def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
     translation = session._translation
     if translation is not None:
         translation.check_schemas()
-        translation.boundary.convert_written(map(sqla.state_of, (*session.new, *session.dirty)))
+        dirty = session.dirty
+        translation.boundary.convert_written(map(sqla.state_of, (*session.new, *dirty)))
         if translation.transactions.log is not None:
-            changed = [each for each in session.dirty if session.is_modified(each)]
+            changed = [each for each in dirty if session.is_modified(each)]
             translation.transactions.note_updated(map(sqla.state_of, changed))
         if translation.boundary.labelled_classes:
-            labels = translation.boundary.labelled_classes.changed(session.dirty)
+            labels = translation.boundary.labelled_classes.changed(dirty)
             translation.transactions.note_labels(labels)
 
 
