@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy
-from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy import Connection, Engine, MetaData, create_engine, make_url
 
 from alfred_refs import PostgresStore
 from alfred_refs.store import schema
@@ -180,13 +180,7 @@ def empty(administration: Engine) -> Iterator[DatabasePool]:
 @pytest.fixture(scope="session")
 def prepared(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the tests' and the registry's tables."""
-
-    def prepare(url: str) -> None:
-        with connected(url) as connection:
-            Base.metadata.create_all(connection)
-            PostgresStore(connection.engine).create_tables()
-
-    with database_pool(administration, prepare) as databases:
+    with pool_with(Base.metadata, administration) as databases:
         yield databases
 
 
@@ -197,6 +191,19 @@ def partitioned_databases(administration: Engine) -> Iterator[DatabasePool]:
     def prepare(url: str) -> None:
         schema.migrate(url)
         partition(url)
+
+    with database_pool(administration, prepare) as databases:
+        yield databases
+
+
+@contextmanager
+def pool_with(metadata: MetaData, administration: Engine) -> Iterator[DatabasePool]:
+    """Yield a pool of databases with some tables and those of the registry."""
+
+    def prepare(url: str) -> None:
+        with connected(url) as connection:
+            metadata.create_all(connection)
+            PostgresStore(connection.engine).create_tables()
 
     with database_pool(administration, prepare) as databases:
         yield databases

@@ -12,10 +12,10 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.testclient import TestClient
 
-from alfred_refs import PostgresStore, RefRegistry, RefSession
+from alfred_refs import RefRegistry, RefSession
 from alfred_refs.inspector import Operator, inspector_of
 from alfred_refs.tools import BoundToolset, Journal
-from tests.fix_postgres import DatabasePool, connected, database_pool
+from tests.fix_postgres import DatabasePool, pool_with
 from tests.inspector import garden
 
 SAME_ORIGIN = {"origin": "http://localhost"}
@@ -26,13 +26,7 @@ ClientOf = Callable[..., TestClient]
 @pytest.fixture(scope="session")
 def garden_databases(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the gardens' and the registry's tables."""
-
-    def prepare(url: str) -> None:
-        with connected(url) as connection:
-            garden.Base.metadata.create_all(connection)
-            PostgresStore(connection.engine).create_tables()
-
-    with database_pool(administration, prepare) as databases:
+    with pool_with(garden.Base.metadata, administration) as databases:
         yield databases
 
 

@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import AsyncRefSession, Ownership, PostgresStore, RefRegistry, RefSession
+from alfred_refs import AsyncRefSession, Ownership, RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset
-from tests.fix_postgres import DatabasePool, connected, database_pool
+from tests.fix_postgres import DatabasePool, pool_with
 from tests.integrations import shop
 
 # what it finds to be different is shown as in modules of tests
@@ -21,13 +21,7 @@ pytest.register_assert_rewrite("tests.integrations.contract")
 @pytest.fixture(scope="session")
 def shop_databases(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the shop's and the registry's tables."""
-
-    def prepare(url: str) -> None:
-        with connected(url) as connection:
-            shop.Base.metadata.create_all(connection)
-            PostgresStore(connection.engine).create_tables()
-
-    with database_pool(administration, prepare) as databases:
+    with pool_with(shop.Base.metadata, administration) as databases:
         yield databases
 
 

@@ -9,21 +9,15 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
-from tests.fix_postgres import DatabasePool, connected, database_pool
+from alfred_refs import Conversation, RefRegistry, RefSession
+from tests.fix_postgres import DatabasePool, pool_with
 from tests.positions.models import Base, Exercise, Note, Week, Workout
 
 
 @pytest.fixture(scope="session")
 def gym_databases(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the tables of these tests and the registry's."""
-
-    def prepare(url: str) -> None:
-        with connected(url) as connection:
-            Base.metadata.create_all(connection)
-            PostgresStore(connection.engine).create_tables()
-
-    with database_pool(administration, prepare) as databases:
+    with pool_with(Base.metadata, administration) as databases:
         yield databases
 
 

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import PostgresStore, RefRegistry, RefSession
+from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Toolset
-from tests.fix_postgres import DatabasePool, connected, database_pool
+from tests.fix_postgres import DatabasePool, pool_with
 from tests.tools.shop.models import (
     Base,
     StallLabel,
@@ -31,13 +31,7 @@ Rows = dict[str, list[str]]
 @pytest.fixture(scope="session")
 def shops(administration: Engine) -> Iterator[DatabasePool]:
     """Databases with the tables of the shop and of the registry."""
-
-    def prepare(url: str) -> None:
-        with connected(url) as connection:
-            Base.metadata.create_all(connection)
-            PostgresStore(connection.engine).create_tables()
-
-    with database_pool(administration, prepare) as databases:
+    with pool_with(Base.metadata, administration) as databases:
         yield databases
 
 
