@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from alfred_refs import RefRegistry, RefSession, UnknownConversationError
 from alfred_refs.context import Audience
 from alfred_refs.owners import Ownership
-from alfred_refs.tools import BoundToolset, Toolset
+from alfred_refs.tools import BoundToolset, Journal, Toolset
 from tests.tools.shop.random_shops import Backwards
 
 
@@ -82,7 +82,8 @@ def desk_of(firms: Engine) -> Desks:
         owner = Ownership({FirmTask: "firm"}, open=[FirmStep])
         toolset = Toolset([FirmTask, FirmStep], owner=owner, expect="optional", **options)
         sessions = sessionmaker(engine, class_=RefSession)
-        desk = toolset.bind(sessions, registry=registry, journal=True)
+        journal = Journal(refusals=True)
+        desk = toolset.bind(sessions, registry=registry, journal=journal)
         for table in ("firm_tasks", "firm_steps"):
             desk.call(*CALL, "db_read", {"table": table})
         return desk
@@ -203,3 +204,13 @@ def test_approvals_that_the_database_rolls_back(desk_of: Desks, firms: Engine) -
     assert len(answers) == 2
     assert answers[0] == answers[1]
     assert titles(firms) == ["Sweep"]
+
+
+def test_refusals_are_kept_in_the_conversation_of_the_owner(desk_of: Desks) -> None:
+    """Another owner's conversation has none of them."""
+    desk = desk_of()
+    wrong = {**TITLE, "expect": "Cook"}
+    assert desk.call(*CALL, "db_update", wrong).failed
+    [record] = desk.history(*CALL)
+    assert (record.state, record.arguments) == ("refused", wrong)
+    assert desk.history("chat-10", 2) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -562,6 +563,21 @@ def test_a_refusal_is_kept_without_keys(
     assert [record.tool for record in records] == ["db_update", "unknown tool"]
     assert key not in str([(record.arguments, record.answer) for record in records])
     assert records[0].arguments["data"] == UPDATE["data"]
+
+
+def test_refusals_are_kept_in_memory_and_exported(shop: Engine) -> None:
+    """By the store for tests, and by an export that another registry imports."""
+    registry, other = RefRegistry(store=MemoryStore()), RefRegistry(store=MemoryStore())
+    sessions = sessionmaker(shop, class_=RefSession)
+    toolset, journal = Toolset(MODELS, expect="optional"), Journal(refusals=True)
+    desk = toolset.bind(sessions, registry=registry, journal=journal)
+    assert desk.call("chat-7", None, "db_read", {"table": "nowhere"}).failed
+    [record] = desk.history("chat-7")
+    assert record.state == "refused"
+
+    other.import_conversation(json.loads(json.dumps(registry.conversation("chat-7").export())))
+    [copy] = toolset.bind(sessions, registry=other).history("chat-7")
+    assert (copy.state, copy.answer) == ("refused", record.answer)
 
 
 def test_a_journal_keeps_no_refusals_unasked(desk_of: Callable[..., BoundToolset]) -> None:
