@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -23,9 +24,22 @@ IN_A_SCHEMA = "In a schema of their own"
 
 
 def programs(section: str) -> list[str]:
-    """Return the programs in a section of the page."""
+    """Return the programs in a section of the page, and complete those that belong in `env.py`."""
     text = PAGE.read_text("utf-8").partition(f"\n### {section}\n")[2].partition("\n##")[0]
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    return [_environment(each) if "context.configure(" in each else each for each in found]
+
+
+def _environment(program: str) -> str:
+    """Return an `env.py` that configures its context by a program."""
+    return f"""from alembic import context
+from myapp import *
+
+with engine.connect() as connection:
+{indent(program, "    ")}
+    with context.begin_transaction():
+        context.run_migrations()
+"""
 
 
 class Application:

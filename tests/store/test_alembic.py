@@ -44,7 +44,13 @@ THEIRS = schema.Current(NEWEST, is_applications=True)
 
 [BESIDE] = programs(BY_THE_COMMAND)
 [LISTED, NAMED, CALL] = programs(BY_ITSELF)
-[TAKE_OVER, HAND_OVER] = programs(BETWEEN)
+[TAKE_OVER] = programs(BETWEEN)
+# the opposite, as the page says
+HAND_OVER = re.sub(
+    r"alembic\.(upgrade|hand_over)\(",
+    lambda call: f"alembic.{'hand_over' if call[1] == 'upgrade' else 'upgrade'}(",
+    TAKE_OVER,
+)
 [LISTED_IN_SCHEMA, MAKE_SCHEMA] = programs(IN_A_SCHEMA)
 
 
