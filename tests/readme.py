@@ -38,12 +38,20 @@ def run(program: str, names: dict[str, Any]) -> str:
     return output.getvalue()
 
 
+_SHARED = re.compile(r"\]\((\w+\.md)#set-up\)")
 _PROGRAM = re.compile(r"```python\n(.*?)```(?:\s+```text\n(.*?)```)?", re.DOTALL)
 
 
 def page_programs(path: Path) -> list[tuple[str, str]]:
-    """Return the programs of a page, the set-up first, with their expected outputs or ""."""
-    return _PROGRAM.findall(set_up_first(path.read_text("utf-8")))
+    """Return the programs of a page, the set-up first, with their expected outputs or "".
+
+    The set-up can be that of another page: the page then has a link to it.
+    """
+    text = set_up_first(path.read_text("utf-8"))
+    if shared := _SHARED.search(text):
+        other = path.with_name(shared[1]).read_text("utf-8")
+        text = other.partition("\n## Set-up\n")[2] + text
+    return _PROGRAM.findall(text)
 
 
 def page(path: Path, names: dict[str, Any]) -> tuple[list[str], list[str]]:
