@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
@@ -21,6 +22,7 @@ from alfred_refs.tools import Toolset
 from examples import typed
 from examples.picture import picture
 from tests import readme, reference
+from tests.project import shop_chat
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -89,13 +91,22 @@ def test_replicas_are_read_and_nothing_else(engine: Engine) -> None:
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 def test_the_agent_loop_prints_what_it_says(driver: str, engine: Engine) -> None:
     """A FastAPI application with a scripted model, two turns long, and a stranger's request."""
-    names = {
+    names: dict[str, Any] = {
         "engine": create_async_engine(engine.url.set(drivername=f"postgresql+{driver}")),
         "__name__": "page",
     }
-    printed, expected = readme.page(DOCS / "agent-loop.md", names)
+    page = DOCS / "agent-loop.md"
+    printed, _ = readme.page(page, names)
+    shown = [text for kind, text in _blocks(page) if kind == "text"]
 
-    assert [text for text in printed if text] == [text for text in expected if text]
+    async def talk() -> tuple[list[str], list[tuple[int, bool]]]:
+        read, followed = await shop_chat.talk(names)
+        old = await shop_chat.old_messages(names)
+        await names["engine"].dispose()
+        return [read, old], followed
+
+    assert not any(printed)
+    assert asyncio.run(talk()) == (shown, [(307, True), (404, False)])
 
 
 def test_the_program_on_types_is_the_one_that_the_linters_check() -> None:
