@@ -108,6 +108,8 @@ from .sessions import (
     invoke_statement as invoke_statement,
     is_aborted as is_aborted,
     is_flushing as is_flushing,
+    is_in_default as is_in_default,
+    is_in_flush as is_in_flush,
     is_in_load as is_in_load,
     is_intact as is_intact,
     is_internal_load as is_internal_load,

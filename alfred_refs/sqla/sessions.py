@@ -9,8 +9,8 @@ The functions are for one session, statement execution or connection each:
 | about | functions |
 | --- | --- |
 | the identity map | `watch_loading`, `watch_adding` |
-| an execution | `is_internal_load`, `is_option_set`, `is_in_load`, `invoke_statement`, \
-`drop_loader_yield_per` |
+| an execution | `is_internal_load`, `is_option_set`, `invoke_statement`, `drop_loader_yield_per` |
+| an exception | `is_in_load`, `is_in_flush`, `is_in_default` |
 | a flush | `is_flushing`, `autoflush`, `replace_flush_error` |
 | a transaction | `is_own_connection`, `autocommits`, `is_aborted`, `is_intact` |
 
@@ -32,6 +32,7 @@ them. How steps are pinned: the name of a test of `tests/sqla` is with each.
 from __future__ import annotations
 
 import itertools
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, cast
@@ -113,8 +114,9 @@ class SessionConfinement(Protocol):
 
 _UNCONFINED = nullcontext()
 
-# An attribute of an exception that was raised while rows were made.
+# Attributes of an exception that was raised while rows were made, and of one raised in a flush.
 _IN_LOAD = "_alfred_refs_in_load"
+_IN_FLUSH = "_alfred_refs_in_flush"
 
 
 class HookedSession(Session):
@@ -174,6 +176,7 @@ class HookedSession(Session):
                 with self._ending_flush():
                     super()._flush(objects)
             except Exception as error:
+                vars(error)[_IN_FLUSH] = True
                 if self._translation is not None:
                     self._translation.hide(error)
                     self._translation.flush_failed(error)
@@ -247,6 +250,19 @@ def is_in_load(error: Exception) -> bool:
     not have, and mutable types for a document of another form.
     """
     return _IN_LOAD in vars(error)
+
+
+def is_in_flush(error: Exception) -> bool:
+    """Return whether an exception was raised in a flush, by a listener for example."""
+    return _IN_FLUSH in vars(error)
+
+
+def is_in_default(error: BaseException) -> bool:
+    """Return whether an exception was raised by the default of a column, a Python function."""
+    # Private: `DefaultExecutionContext._process_execute_defaults`, which calls the functions.
+    # Pinned by `test_what_else_the_application_raises_is_raised`.
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code.co_name == "_process_execute_defaults" for frame, _ in frames)
 
 
 def unconfined_lookup(session: Session) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, Protocol, get_args
@@ -107,7 +107,8 @@ def preserve_transaction(session: RefSession) -> Iterator[None]:
         yield
     finally:
         if not was_in_transaction and session.in_transaction():
-            session.rollback()
+            with suppress(InvalidRequestError):  # it is committed, and then a listener has failed
+                session.rollback()
 
 
 @contextmanager

@@ -15,7 +15,10 @@ the call, and `None` if the exception is the application's or ours: then it is r
 - Bad refs keep their message; refs of entities that the model may not use are removed from it.
 - Errors of the database are recognised by SQLSTATE. The text is ours and names tables and columns;
   a violated constraint is described by `rules`.
-- A value that a type of the application cannot read is an answer, and logged with its traceback.
+- What the application raises to refuse values is an answer, which quotes it: a `ValueError` or a
+  failed `assert` of `@validates`, a setter, a constructor, a default, or a listener of the flush.
+- A value that a type of the application cannot convert is an answer, and logged.
+- Everything else that the application's code raises is its own mistake, and raised.
 - A constraint on columns that the model does not see is not its fault, so the exception is raised.
 
 `check_existence` tells a row that was deleted from one that is hidden from the session, if a call
@@ -54,7 +57,7 @@ from alfred_refs.errors import (
 )
 from alfred_refs.mapping import KEY, Key, parse_draft_ref, parse_ref
 from alfred_refs.session import Identity, MissingRows
-from alfred_refs.sqla import driver_error_fields, is_in_load
+from alfred_refs.sqla import driver_error_fields, is_in_default, is_in_flush, is_in_load
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
     ToolError,
@@ -118,19 +121,27 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 _RAISE_EXCEPTION = "P0001"  # by a trigger: its message is not for models
 
 
+# What the application raises to refuse values: pydantic's errors are `ValueError`s too.
+_REFUSALS = (ValueError, AssertionError)
+# What its types raise for a value that they cannot convert.
+_UNCONVERTIBLE = (*_REFUSALS, TypeError, LookupError, ArithmeticError, AttributeError)
+
+
 @contextmanager
 def refusing_values(table: str) -> Iterator[None]:
-    """Raise as a `ToolError` what the application raises when attributes of rows are set.
-
-    `@validates`, constructors and setters raise `ValueError`, which pydantic's errors are too, or
-    fail an `assert`. Their message is the application's, and shown.
-    """
+    """Raise as a `ToolError` what the application raises when attributes of rows are set."""
     try:
         yield
-    except (ValueError, AssertionError) as error:
-        fact = f"a row of {table!r} cannot have these values"
-        message = f"{fact}: {error}" if str(error) else fact
-        raise ToolError("invalid_value", message, table=table) from None
+    except _REFUSALS as error:
+        raise _refused_by_class(error, "db_create", table) from None
+
+
+def _refused_by_class(error: BaseException, tool: str, table: str) -> ToolError:
+    """Return the tool error for what the application refuses. Its message is shown."""
+    code, fact = "invalid_value", f"a row of {table!r} cannot have these values"
+    if tool == "db_delete":
+        code, fact = "check_failed", f"a rule of {table!r} forbids to delete this; it is kept"
+    return ToolError(code, f"{fact}: {error}" if str(error) else fact, table=table)
 
 
 def fault_of(
@@ -169,15 +180,22 @@ def fault_of(
             fault = too_deep(table.name)
         case DBAPIError() if table is not None:
             fault = _database_fault(error, tool, table, time_limit)
-        case StatementError(orig=ValueError() | TypeError() | AttributeError() | AssertionError()):
-            # raised by a custom type of the application
-            fault = None if table is None else _database_refusal(_UNFIT, tool, table)
-        case ValueError() | TypeError() | LookupError() | ArithmeticError() | AttributeError() if (
-            table is not None and is_in_load(error)
-        ):
-            _log.warning("a value of a row cannot be read", exc_info=error)
-            fault = unreadable_value(table.name)
+        case _ if table is not None:
+            fault = _application_fault(error, tool, table)
     return fault
+
+
+def _application_fault(error: Exception, tool: str, table: ToolTable) -> ToolError | None:
+    """Return the tool error for what code of the application's mapping raises."""
+    orig = error.orig if isinstance(error, StatementError) else None
+    if is_in_load(error) and isinstance(error, _UNCONVERTIBLE):
+        _log.warning("a value of a row cannot be read", exc_info=error)
+        return unreadable_value(table.name)
+    if orig is not None and not is_in_default(orig) and isinstance(orig, _UNCONVERTIBLE):
+        _log.warning("a value of a call cannot be stored", exc_info=error)
+        return _database_refusal(_UNFIT, tool, table)
+    refused = error if orig is None and is_in_flush(error) else orig
+    return _refused_by_class(refused, tool, table.name) if isinstance(refused, _REFUSALS) else None
 
 
 def _database_fault(

@@ -641,7 +641,7 @@ class Creator(Writer):
             for row in batch.rows:
                 with refusing_values(batch.table.name):  # rows inside are built here
                     builder.relate(builder.made_of(row), row)
-                self._session.add(builder.made_of(row))
+                    self._session.add(builder.made_of(row))
         self._generate_keys(builder)
         check_new_rows(
             builder, (pair for batch in batches for pair in batch.labelled_rows()), row_values
