@@ -38,7 +38,7 @@ def outcome(shape: Shape, plain: Session, session: RefSession) -> str:
     try:
         found = run(shape, session, str, world.as_it_is)
     except RefError as error:
-        return f"Refused with `{type(error).__name__}`"
+        return f"raises {type(error).__name__}"
     return "translated" if found == run(shape, plain, with_keys, world.shown) else "DIFFERENT"
 
 

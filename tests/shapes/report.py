@@ -10,26 +10,28 @@ from tests.shapes.table import TABLE, Shape
 HEAD = """\
 # Statements
 
-Look up here how a session treats a statement with refs. It is either translated, and then returns
-the rows and writes the tables that the same statement with keys does on a plain session, or it
-raises an error. No criterion is dropped, and no key is shown. The tests run every statement on
-both supported series of SQLAlchemy; `python -m tests.shapes` prints this page.
+Look up here which statements a session translates. A translated statement returns the rows and
+writes the tables that the same statement with keys does on a plain session; any other one raises
+an error. No criterion is dropped, and no key is shown.
 
-A text in double quotes is a ref, any other text is in single quotes. The models are those of
-[`tests/models.py`](../tests/models.py): `Recipe` refers to itself, `MealPlan` twice to `Recipe`;
-`Preference` has an array declared by `info={"ref": Recipe}`; `Person`, `Cook` and `Guest` inherit;
-`Box` stores its keys as text; `Order` and `OrderLine` have integer and composite keys; `other` is
-an alias of `Recipe`. Statements without a heading of their own are translated.
+A text in double quotes is a ref, any other text is in single quotes. `Recipe` refers to itself,
+and `MealPlan` twice to `Recipe`; `Preference` has an array declared by `info={"ref": Recipe}`;
+`OrderLine` has a primary key of two columns; `other` is an alias of `Recipe`. The tests run these
+and more statements on both supported series of SQLAlchemy.
 """
+
+# title of a group -> what a reader must know of it
+NOTES = {
+    "Text with computed values": "A key is shown as its ref if the conversation knows it.\n",
+}
 
 DIFFERENCES_HEAD = """\
 ## Differences to a plain session
 
-The tests call every method and parameter of `Session`, of its factories and of the asynchronous
-classes on a plain session and on one in a conversation, with listeners to every event. Values,
-errors, warnings, statements and execution options are the same, with refs in place of keys, except
-for the following. In addition, errors leave out the values of a row that PostgreSQL repeats
-(`Failing row contains (...)`).
+The tests call every method and parameter of `Session` and of the asynchronous classes on a plain
+session and on one in a conversation. Values, errors, warnings, statements and events are the same,
+with refs in place of keys, except for the following. In addition, errors leave out the values of a
+row that PostgreSQL repeats (`Failing row contains (...)`).
 
 | when | then |
 | --- | --- |"""
@@ -39,7 +41,7 @@ WIDTH = 88
 
 def expected(shape: Shape) -> str:
     """Return the outcome that the table expects."""
-    return f"Refused with `{shape.refused}`" if shape.refused else "translated"
+    return f"raises {shape.refused}" if shape.refused else "translated"
 
 
 def page(outcome: Callable[[Shape], str] = expected) -> str:
@@ -57,13 +59,17 @@ def _differences() -> Iterator[str]:
 def _groups(outcome: Callable[[Shape], str]) -> Iterator[str]:
     for title, shapes in TABLE.items():
         yield f"## {title}\n"
+        if title in NOTES:
+            yield NOTES[title]
         by_outcome: dict[str, list[str]] = {}
-        for shape in shapes:
+        for shape in (shape for shape in shapes if shape.is_listed):
             by_outcome.setdefault(outcome(shape), []).append(wrapped(_code(shape)))
+        yield "```python"
         for name, codes in by_outcome.items():
             if name != "translated":
-                yield f"{name}:\n"
-            yield "\n".join(["```python", *codes, "```\n"])
+                yield f"# {name}"
+            yield from codes
+        yield "```\n"
 
 
 def _code(shape: Shape) -> str:

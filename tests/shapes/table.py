@@ -2,7 +2,7 @@
 
 The tests run each shape with keys on a plain session and with refs on a `RefSession`: both must
 return the same rows and leave the same tables, or the second raises the expected error.
-`docs/shapes.md` is generated from this table.
+`docs/shapes.md` is generated from this table, without the shapes that show nothing new.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ class Shape:
             Names are those of SQLAlchemy and of the tests' models; `session` is the session.
         parameters: code of the parameters for `execute()`.
         refused: the class of the error, where the shape is refused.
+        is_listed: whether the documentation lists the shape, or another one that shows the same.
     """
 
     code: str
     parameters: str = ""
     refused: str = ""
+    is_listed: bool = True
 
 
 def refused(code: str, parameters: str = "", by: str = "UntranslatableError") -> Shape:
@@ -32,34 +34,39 @@ def refused(code: str, parameters: str = "", by: str = "UntranslatableError") ->
     return Shape(code, parameters, by)
 
 
+def unlisted(code: str, parameters: str = "", by: str = "") -> Shape:
+    """Return a shape that is tested, and not listed in the documentation."""
+    return Shape(code, parameters, by, is_listed=False)
+
+
 # title of a group -> its shapes
 TABLE: Mapping[str, Sequence[Shape]] = {
     "Comparisons with a key column": [
         Shape('select(Recipe).where(Recipe.id == "recipe_1")'),
-        Shape('select(Recipe).where("recipe_1" == Recipe.id)'),
+        unlisted('select(Recipe).where("recipe_1" == Recipe.id)'),
         Shape('select(Recipe).where(Recipe.id != "recipe_1")'),
-        Shape('select(Recipe).where(not_(Recipe.id == "recipe_1"))'),
+        unlisted('select(Recipe).where(not_(Recipe.id == "recipe_1"))'),
         Shape('select(Recipe).filter_by(id="recipe_1")'),
         Shape('select(Recipe).where(Recipe.id.in_(["recipe_1", "recipe_3"]))'),
         Shape('select(Recipe).where(Recipe.id.not_in(["recipe_1", "recipe_3"]))'),
-        Shape('select(Recipe).where(~Recipe.id.in_(("recipe_1",)))'),
-        Shape("select(Recipe).where(Recipe.id.in_([]))"),
-        Shape("select(Recipe).where(Recipe.id.not_in([]))"),
+        unlisted('select(Recipe).where(~Recipe.id.in_(("recipe_1",)))'),
+        unlisted("select(Recipe).where(Recipe.id.in_([]))"),
+        unlisted("select(Recipe).where(Recipe.id.not_in([]))"),
         Shape('select(Recipe).where(Recipe.parent_recipe_id.is_distinct_from("recipe_1"))'),
-        Shape('select(Recipe).where(Recipe.parent_recipe_id.is_not_distinct_from("recipe_1"))'),
-        Shape("select(Recipe).where(Recipe.parent_recipe_id.is_(None))"),
-        Shape("select(Recipe).where(Recipe.parent_recipe_id != None)"),
+        unlisted('select(Recipe).where(Recipe.parent_recipe_id.is_not_distinct_from("recipe_1"))'),
+        unlisted("select(Recipe).where(Recipe.parent_recipe_id.is_(None))"),
+        unlisted("select(Recipe).where(Recipe.parent_recipe_id != None)"),
         Shape('select(Recipe).where(or_(Recipe.id == "recipe_1", Recipe.name == "E"))'),
-        Shape('select(Order).where(Order.id == "order_2")'),
+        unlisted('select(Order).where(Order.id == "order_2")'),
         Shape('select(Order).where(Order.id.between("order_1", "order_2"))'),
-        Shape('select(Order).where(Order.id > "order_1").order_by(Order.id)'),
-        Shape('select(Box).where(Box.id != "box_1")'),
-        Shape('select(Person).where(Person.mentor_id == "person_1")'),
-        Shape('select(Cook).where(Cook.id == "person_1")'),
-        Shape('select(OrderLine).where(OrderLine.order_id == "order_1")'),
-        Shape('select(RecipeNote).where(RecipeNote.recipe_id == "recipe_1")'),
-        Shape('select(Recipe).where(Recipe.id == literal("recipe_1"))'),
-        Shape('select(Recipe).where(Recipe.id == type_coerce("recipe_1", Uuid))'),
+        unlisted('select(Order).where(Order.id > "order_1").order_by(Order.id)'),
+        unlisted('select(Box).where(Box.id != "box_1")'),
+        unlisted('select(Person).where(Person.mentor_id == "person_1")'),
+        unlisted('select(Cook).where(Cook.id == "person_1")'),
+        unlisted('select(OrderLine).where(OrderLine.order_id == "order_1")'),
+        unlisted('select(RecipeNote).where(RecipeNote.recipe_id == "recipe_1")'),
+        unlisted('select(Recipe).where(Recipe.id == literal("recipe_1"))'),
+        unlisted('select(Recipe).where(Recipe.id == type_coerce("recipe_1", Uuid))'),
         Shape(
             "select(OrderLine).where(tuple_(OrderLine.order_id, OrderLine.position)"
             '.in_([("order_1", 2), ("order_2", 1)]))'
@@ -68,17 +75,17 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             'select(Recipe).where(Recipe.id == case((Recipe.name == "A", "recipe_1"), '
             'else_="recipe_2"))'
         ),
-        Shape(
+        unlisted(
             'select(Recipe).where(func.coalesce(Recipe.parent_recipe_id, "recipe_5") == '
             '"recipe_5")'
         ),
     ],
-    "Text that is no ref": [
+    "Text that is not a ref": [
         Shape("select(Recipe).where(Recipe.name == 'recipe_1')"),
-        Shape("select(Recipe).where(Recipe.name.in_(['recipe_1', 'A']))"),
-        Shape("select(Box).where(Box.label == 'box_1')"),
-        Shape("select(OrderLine).where(OrderLine.note == 'order_1')"),
-        Shape("select(recipe_tags.c.tag).where(recipe_tags.c.tag == 'recipe_1')"),
+        unlisted("select(Recipe).where(Recipe.name.in_(['recipe_1', 'A']))"),
+        unlisted("select(Box).where(Box.label == 'box_1')"),
+        unlisted("select(OrderLine).where(OrderLine.note == 'order_1')"),
+        unlisted("select(recipe_tags.c.tag).where(recipe_tags.c.tag == 'recipe_1')"),
         Shape("select(Recipe).where(Recipe.name.like('recipe_%'))"),
     ],
     "Refs that cannot be used": [
@@ -92,12 +99,15 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         refused('select(Recipe).where(Recipe.id.like("recipe_1"))'),
         refused('select(Recipe).where(cast(Recipe.id, String) == "recipe_1")'),
         refused('select(Order).where(Order.id + 1 == "order_1")'),
-        refused('select(Box).where(func.lower(cast(Box.id, String)) != "box_1")'),
+        unlisted(
+            'select(Box).where(func.lower(cast(Box.id, String)) != "box_1")',
+            by="UntranslatableError",
+        ),
     ],
     "Joins, subqueries, unions": [
         Shape('select(Recipe).join(Recipe.plans).where(MealPlan.id == "meal_plan_1")'),
-        Shape('select(Recipe.name).join(MealPlan, MealPlan.recipe_id == "recipe_1")'),
-        Shape('select(other).where(other.id == "recipe_2")'),
+        unlisted('select(Recipe.name).join(MealPlan, MealPlan.recipe_id == "recipe_1")'),
+        unlisted('select(other).where(other.id == "recipe_2")'),
         Shape('select(Recipe, other).join(other, Recipe.parent).where(other.id == "recipe_1")'),
         Shape(
             "select(Recipe).where(Recipe.id.in_(select(MealPlan.recipe_id)"
@@ -109,31 +119,34 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             "select(Recipe.name).where(exists().where(MealPlan.recipe_id == Recipe.id, "
             'MealPlan.instead_of == "recipe_1"))'
         ),
-        Shape(
+        unlisted(
             "select(Recipe).where(Recipe.id == select(MealPlan.recipe_id)"
             '.where(MealPlan.id == "meal_plan_2").scalar_subquery())'
         ),
-        Shape('select(select(Recipe.id).where(Recipe.id != "recipe_1").subquery())'),
+        unlisted('select(select(Recipe.id).where(Recipe.id != "recipe_1").subquery())'),
         Shape('select(select(Recipe.id.label("x")).where(Recipe.id == "recipe_1").cte().c.x)'),
         refused(
             'select(aliased(Recipe, select(Recipe).where(Recipe.id != "recipe_1").subquery()))'
         ),
-        refused(
-            'select(aliased(Recipe, select(Recipe).filter_by(id="recipe_1").subquery()).name)'
+        unlisted(
+            'select(aliased(Recipe, select(Recipe).filter_by(id="recipe_1").subquery()).name)',
+            by="UntranslatableError",
         ),
-        Shape("select(aliased(Recipe, select(Recipe).limit(3).subquery()).id)"),
+        unlisted("select(aliased(Recipe, select(Recipe).limit(3).subquery()).id)"),
         Shape(
             "union_all(select(MealPlan.recipe_id), select(MealPlan.instead_of)"
             '.where(MealPlan.instead_of != "recipe_1"))'
         ),
-        Shape(
+        unlisted(
             'select(Recipe).from_statement(union(select(Recipe).where(Recipe.id == "recipe_1"), '
             'select(Recipe).where(Recipe.id == "recipe_2")))'
         ),
-        Shape('ancestors_of("recipe_4")'),
+        unlisted('ancestors_of("recipe_4")'),
         Shape('select(Recipe).where(Recipe.parent == session.get(Recipe, "recipe_1"))'),
-        Shape('select(Recipe).where(Recipe.plans.contains(session.get(MealPlan, "meal_plan_2")))'),
-        Shape(
+        unlisted(
+            'select(Recipe).where(Recipe.plans.contains(session.get(MealPlan, "meal_plan_2")))'
+        ),
+        unlisted(
             'select(MealPlan).where(with_parent(session.get(Recipe, "recipe_1"), Recipe.plans))'
         ),
     ],
@@ -143,18 +156,20 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             'select(Recipe).where(Recipe.id.in_(bindparam("x", expanding=True)))',
             '{"x": ["recipe_1", "recipe_2"]}',
         ),
-        Shape('select(Recipe).where(Recipe.id == bindparam("x", "recipe_2"))'),
-        Shape('select(Recipe).where(Recipe.name == bindparam("x"))', "{'x': 'recipe_1'}"),
+        unlisted('select(Recipe).where(Recipe.id == bindparam("x", "recipe_2"))'),
+        unlisted('select(Recipe).where(Recipe.name == bindparam("x"))', "{'x': 'recipe_1'}"),
         Shape('(lambda x: lambda_stmt(lambda: select(Recipe).where(Recipe.id == x)))("recipe_1")'),
-        Shape("select(Recipe).options(with_loader_criteria(Recipe, Recipe.name != 'recipe_1'))"),
+        unlisted(
+            "select(Recipe).options(with_loader_criteria(Recipe, Recipe.name != 'recipe_1'))"
+        ),
         refused('select(Recipe).options(with_loader_criteria(Recipe, Recipe.id != "recipe_1"))'),
     ],
     "Arrays of keys": [
         Shape('select(Preference).where("recipe_1" == any_(Preference.favourites))'),
         Shape('select(Preference).where(Preference.favourites == ["recipe_1", "recipe_2"])'),
-        Shape('select(Preference).where(Preference.last_seen == "recipe_3")'),
-        Shape("select(Preference.id, Preference.favourites)"),
-        Shape("select(func.unnest(Preference.favourites))"),
+        unlisted('select(Preference).where(Preference.last_seen == "recipe_3")'),
+        unlisted("select(Preference.id, Preference.favourites)"),
+        unlisted("select(func.unnest(Preference.favourites))"),
         Shape("select(Preference.favourites[1])"),
         Shape('update(Preference).values(favourites=["recipe_5"])'),
     ],
@@ -162,39 +177,41 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         Shape("select(MealPlan.id, MealPlan.recipe_id, MealPlan.instead_of)"),
         Shape('select(MealPlan.recipe_id.label("r"))'),
         Shape("select(MealPlan.__table__)"),
-        Shape("select(Recipe.name, MealPlan).join(MealPlan.recipe)"),
-        Shape("select(Preference.device, Preference.legacy_recipe_id)"),
-        Shape("select(Order.id, Order.number)"),
-        Shape("select(Person.id, Person.mentor_id)"),
-        Shape("select(Box.id, Box.inside)"),
-        Shape("select(OrderLine.order_id, OrderLine.position)"),
-        Shape("select(recipe_tags)"),
+        unlisted("select(Recipe.name, MealPlan).join(MealPlan.recipe)"),
+        unlisted("select(Preference.device, Preference.legacy_recipe_id)"),
+        unlisted("select(Order.id, Order.number)"),
+        unlisted("select(Person.id, Person.mentor_id)"),
+        unlisted("select(Box.id, Box.inside)"),
+        unlisted("select(OrderLine.order_id, OrderLine.position)"),
+        unlisted("select(recipe_tags)"),
         Shape('select(Bundle("row", MealPlan.id, Bundle("nested", MealPlan.recipe_id)))'),
         Shape("select(func.count(Recipe.id))"),
         Shape('select(Recipe.id == "recipe_1", Recipe.name)'),
-        Shape("select(Recipe.id).distinct().order_by(Recipe.id).limit(2)"),
+        unlisted("select(Recipe.id).distinct().order_by(Recipe.id).limit(2)"),
         Shape("select(Recipe).options(selectinload(Recipe.plans), joinedload(Recipe.parent))"),
-        Shape("select(Recipe.parent_recipe_id, func.count()).group_by(Recipe.parent_recipe_id)"),
+        unlisted(
+            "select(Recipe.parent_recipe_id, func.count()).group_by(Recipe.parent_recipe_id)"
+        ),
     ],
     "Expressions over keys": [
         Shape("select(func.max(Order.id))"),
         Shape("select(func.coalesce(MealPlan.instead_of, MealPlan.recipe_id))"),
-        Shape(
+        unlisted(
             "select(case((MealPlan.day == None, MealPlan.recipe_id), else_=MealPlan.instead_of))"
         ),
         Shape("select(func.first_value(Recipe.id).over(order_by=Recipe.name))"),
-        Shape("select(func.lag(Recipe.id).over(order_by=Recipe.name))"),
+        unlisted("select(func.lag(Recipe.id).over(order_by=Recipe.name))"),
         Shape("select(func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)))"),
         Shape("select(cast(Recipe.id, String))"),
-        Shape("select(cast(Order.id, Text))"),
+        unlisted("select(cast(Order.id, Text))"),
         Shape('select(func.json_build_object("id", Recipe.id, "name", Recipe.name))'),
-        Shape("select(func.json_agg(Recipe.id))"),
-        Shape("select(select(MealPlan.recipe_id).limit(1).scalar_subquery())"),
+        unlisted("select(func.json_agg(Recipe.id))"),
+        unlisted("select(select(MealPlan.recipe_id).limit(1).scalar_subquery())"),
         refused("select(func.concat(Recipe.id, '!'))"),
-        refused("select(func.lower(cast(Recipe.id, String)))"),
+        unlisted("select(func.lower(cast(Recipe.id, String)))", by="UntranslatableError"),
         refused("select(Order.id + 1)"),
-        refused("select(func.sum(Order.id))"),
-        refused("select(func.md5(cast(Recipe.id, String)))"),
+        unlisted("select(func.sum(Order.id))", by="UntranslatableError"),
+        unlisted("select(func.md5(cast(Recipe.id, String)))", by="UntranslatableError"),
         refused("select(func.coalesce(MealPlan.recipe_id, MealPlan.id))"),
         refused("union_all(select(Recipe.id), select(MealPlan.id))"),
         refused("select(func.gen_random_uuid())"),
@@ -208,26 +225,28 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         Shape('text("select name from recipes order by name")'),
         Shape('text("select recipe_id from meal_plans").columns(MealPlan.recipe_id)'),
         Shape('select(Recipe).from_statement(text("select * from recipes"))'),
-        Shape('text("select id, name from recipes")'),
+        unlisted('text("select id, name from recipes")'),
         Shape('text("select p.id, r.id from meal_plans p join recipes r on r.id = p.recipe_id")'),
-        Shape('select(text("recipes.id")).select_from(Recipe)'),
-        Shape('select(literal_column("id")).select_from(Recipe.__table__)'),
+        unlisted('select(text("recipes.id")).select_from(Recipe)'),
+        unlisted('select(literal_column("id")).select_from(Recipe.__table__)'),
     ],
-    "Text whose values come from no column: shown if the conversation knows the key": [
+    "Text with computed values": [
         Shape('text("select id::text from recipes")'),
-        Shape('text("select array_agg(id) from recipes")'),
+        unlisted('text("select array_agg(id) from recipes")'),
         Shape("text(\"select json_build_object('id', id) from recipes\")"),
         refused('text("select gen_random_uuid()")'),
         refused('text("select max(id) from orders")'),
     ],
     "Writes": [
         Shape('insert(MealPlan).values(id=new, recipe_id="recipe_1")'),
-        Shape('insert(MealPlan).values({MealPlan.id: new, MealPlan.recipe_id: "recipe_1"})'),
-        Shape('insert(MealPlan).values([{"id": new, "recipe_id": "recipe_1"}])'),
+        unlisted('insert(MealPlan).values({MealPlan.id: new, MealPlan.recipe_id: "recipe_1"})'),
+        unlisted('insert(MealPlan).values([{"id": new, "recipe_id": "recipe_1"}])'),
         Shape("insert(MealPlan)", '[{"id": new, "recipe_id": "recipe_1"}]'),
         Shape("insert(recipe_tags).values(recipe_id=\"recipe_3\", tag='recipe_3')"),
-        Shape('insert(recipe_tags).values(recipe_id="recipe_3", tag="x").returning(recipe_tags)'),
-        Shape(
+        unlisted(
+            'insert(recipe_tags).values(recipe_id="recipe_3", tag="x").returning(recipe_tags)'
+        ),
+        unlisted(
             "insert(MealPlan).returning(MealPlan.recipe_id)",
             '[{"id": new, "recipe_id": "recipe_1"}]',
         ),
@@ -235,7 +254,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             'insert(recipe_tags).from_select(["recipe_id", "tag"], '
             'select(Recipe.id, Recipe.name).where(Recipe.id == "recipe_5"))'
         ),
-        Shape(
+        unlisted(
             'insert(recipe_tags).from_select(["recipe_id", "tag"], '
             'select(literal("recipe_5"), Recipe.name).where(Recipe.id == "recipe_4"))'
         ),
@@ -244,7 +263,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             '.on_conflict_do_update(index_elements=["recipe_id", "tag"], '
             'set_={"recipe_id": "recipe_4"})'
         ),
-        Shape(
+        unlisted(
             'pg_insert(recipe_tags).values(recipe_id="recipe_1", tag="quick")'
             ".on_conflict_do_nothing().returning(recipe_tags.c.recipe_id)"
         ),
@@ -253,14 +272,14 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             'update(MealPlan).where(MealPlan.recipe_id != "recipe_1")'
             '.values(instead_of="recipe_2").returning(MealPlan.id, MealPlan.instead_of)'
         ),
-        Shape("update(MealPlan).values({MealPlan.instead_of: None})"),
+        unlisted("update(MealPlan).values({MealPlan.instead_of: None})"),
         Shape("update(MealPlan)", '[{"id": "meal_plan_1", "recipe_id": "recipe_3"}]'),
-        Shape(
+        unlisted(
             'update(MealPlan.__table__).where(MealPlan.__table__.c.id == bindparam("x"))'
             '.values(recipe_id=bindparam("y"))',
             '[{"x": "meal_plan_1", "y": "recipe_3"}]',
         ),
-        Shape(
+        unlisted(
             'update(MealPlan).values(recipe_id=case((MealPlan.day == None, "recipe_3"), '
             'else_="recipe_4"))'
         ),
@@ -270,7 +289,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         ),
         Shape('delete(MealPlan).where(MealPlan.recipe_id != "recipe_1")'),
         Shape('delete(MealPlan).where(MealPlan.id.in_(["meal_plan_1"])).returning(MealPlan.id)'),
-        Shape(
+        unlisted(
             "delete(recipe_tags).where(recipe_tags.c.recipe_id == Recipe.id, "
             'Recipe.id != "recipe_1")'
         ),
@@ -281,7 +300,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
     ],
     "Legacy": [
         Shape('session.query(Recipe).filter_by(id="recipe_1")'),
-        Shape('session.query(Recipe.id, Recipe.name).filter(Recipe.id.in_(["recipe_1"]))'),
+        unlisted('session.query(Recipe.id, Recipe.name).filter(Recipe.id.in_(["recipe_1"]))'),
         Shape('session.query(Recipe).filter(Recipe.id == "recipe_1").with_entities(Recipe.id)'),
     ],
 }
