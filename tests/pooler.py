@@ -28,13 +28,19 @@ PAGE = Path(__file__).parents[1] / "docs" / "poolers.md"
 REQUIRED = "ALFRED_REFS_TEST_PGBOUNCER"
 
 _PROGRAM = re.compile(r"^## ([^\n]+)\n.*?```python\n(.*?)```", re.DOTALL | re.MULTILINE)
+_OPTIONS = re.compile(r"^options = \{(?:.*\}\n|\n.*?^\}\n)", re.DOTALL | re.MULTILINE)
 
 DRIVERS = ["psycopg", "psycopg, asynchronous", "psycopg2", "asyncpg"]
 
 
 def page_programs() -> dict[str, str]:
-    """Return the programs of the page by the drivers that are their headings."""
-    return dict(_PROGRAM.findall(PAGE.read_text("utf-8")))
+    """Return the page's programs by driver: two have headings, a table says how the others differ."""
+    programs = dict(_PROGRAM.findall(PAGE.read_text("utf-8")))
+    psycopg, asyncpg = programs["psycopg"], programs["asyncpg"]
+    [options], [longer] = _OPTIONS.findall(psycopg), _OPTIONS.findall(asyncpg)
+    other = psycopg.replace("+psycopg:", "+psycopg2:").replace(options, "options = {}\n")
+    awaited = asyncpg.replace("+asyncpg:", "+psycopg:").replace(longer, options)
+    return programs | {"psycopg2": other, "psycopg, asynchronous": awaited}
 
 
 def page_ini() -> configparser.ConfigParser:
