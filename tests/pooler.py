@@ -34,7 +34,7 @@ DRIVERS = ["psycopg", "psycopg, asynchronous", "psycopg2", "asyncpg"]
 
 
 def page_programs() -> dict[str, str]:
-    """Return the page's programs by driver: two have headings, a table says how the others differ."""
+    """Return the page's programs by driver: two with headings, two made as its table says."""
     programs = dict(_PROGRAM.findall(PAGE.read_text("utf-8")))
     psycopg, asyncpg = programs["psycopg"], programs["asyncpg"]
     [options], [longer] = _OPTIONS.findall(psycopg), _OPTIONS.findall(asyncpg)
