@@ -34,6 +34,7 @@ reveal it, piece by piece. An application adds immutable functions with
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -244,6 +245,9 @@ def _column(scope: Scope, this: Any, table: Any) -> Value:
         raise invalid_sql("'*' stands in an expression", "name the columns that you want")
     value = scope.column(None if table is None else name_of(table), name_of(this))
     scope.building.budget.spend(value.size)
+    is_number = isinstance(value.type, Numeric)
+    if not (value.key or is_number) and (value.longest or math.inf) > LONGEST["text"]:
+        scope.building.budget.read_long()
     return value
 
 
@@ -459,6 +463,7 @@ def _list(scope: Scope, node: Any, like: Sequence[Value] = ()) -> Value:
 
 
 _PAIR_DIGITS = 6
+_FEW_ITEMS = 20  # are looked for in a list of any length
 _CONTAINED = {"@>": 1, "<@": 0}  # which operand has the items that are looked for
 
 
@@ -466,7 +471,7 @@ def _of_lists(sign: str, scope: Scope, *nodes: Any) -> Any:
     """Build a comparison of the items of two lists, or documents.
 
     PostgreSQL compares each item with each, and cannot be interrupted; so the number of pairs is
-    bounded, unless the statement lists the items of one.
+    bounded, unless the statement lists a few items.
     """
     scope.building.budget.spend(_SEARCH)
     found = [None if isinstance(each, exp.Array) else value_of(each, scope) for each in nodes]
@@ -483,13 +488,21 @@ def _of_lists(sign: str, scope: Scope, *nodes: Any) -> Any:
         pair[place] = _limited(pair[place], "part", scope)
     left, right = _compared(pair, scope)
     made = left.op(sign, return_type=sa.Boolean(), is_comparison=True)(right)
-    if not is_list or any(isinstance(each, exp.Array | exp.Null) for each in nodes):
+    counts = [_listed(each) for each in nodes]
+    if not is_list or any(each is not None and each <= _FEW_ITEMS for each in counts):
         return made
     scope.building.budget.spend(sum(each.size for each in pair))
-    # with their types: without, they might return a key
-    one, other = (sa.func.cardinality(each, type_=Integer()) for each in (left, right))
+    one, other = (  # with their types: without, they might return a key
+        sa.func.cardinality(each, type_=Integer()) if count is None else sa.literal(count)
+        for each, count in zip((left, right), counts, strict=True)
+    )
     pairs = sa.cast(one, sa.BigInteger) * other
     return sa.case((sa.cast(pairs, Numeric(_PAIR_DIGITS, 0)).is_not(None), made))
+
+
+def _listed(node: Any) -> int | None:
+    """Return how many items a statement lists; `None` if it lists none."""
+    return len(node.expressions) if isinstance(node, exp.Array | exp.Null) else None
 
 
 # Computations
@@ -587,7 +600,13 @@ def _member(sign: str, scope: Scope, document: Value, path: Any) -> Any:
         raise unsupported("this path into a document", "write -> 'name' ->> 'name'")
     type_ = Text() if sign == "->>" else document.type
     scope.building.budget.spend(_DOCUMENT)
+    document = _quick(document, scope)
     return document.element.op(sign, return_type=type_)(key)
+
+
+def _quick(document: Value, scope: Scope) -> Value:
+    """Return a document of a bounded size, if PostgreSQL has to parse it for each member."""
+    return document if isinstance(document.type, JSONB) else _limited(document, "long", scope)
 
 
 def _at_zone(scope: Scope, value: Value, zone: Value) -> Any:
@@ -720,10 +739,12 @@ def _call(scope: Scope, this: Any, nodes: Any) -> Value:
         raise invalid_sql(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")
     values = _coerced(name, values_of(nodes, scope), scope)
     elements = [element_of(each, scope) for each in values]
+    # after DISTINCT, an ORDER BY has the arguments as they are sent
+    find = dict(zip(nodes, elements, strict=True)).get if is_distinct else None
     if is_distinct:
         elements[0] = sa.distinct(elements[0])
     if order is not None:
-        elements[-1] = aggregate_order_by(elements[-1], *order_elements(order, scope))
+        elements[-1] = aggregate_order_by(elements[-1], *order_elements(order, scope, find))
     first = next((each for each in values if not each.is_null), values[0] if values else None)
     if function.gives == "common":  # the second argument of `lag` is a number
         first = widest(values[::2] if function.kind == "window" else values)
@@ -764,6 +785,9 @@ def _coerced(name: str, values: list[Value], scope: Scope) -> list[Value]:
     """
     takes = scope.building.functions[name].takes
     words = [takes[min(n, len(takes) - 1)] for n in range(len(values))]
+    if "whole" in words:  # so many characters are read, and no more
+        words[0] = "long" if values[1].number is None else "whole"
+        values[1] = scope.building.literals.count(values[1])
     if "part" in words or "power" in words:
         scope.building.budget.spend(_SEARCH)
     if any(isinstance(each.type, JSON) for each in values):
@@ -781,11 +805,13 @@ def _coerced(name: str, values: list[Value], scope: Scope) -> list[Value]:
 def _bounded(word: str, value: Value, name: str, scope: Scope) -> Value:
     """Return an argument of the size that PostgreSQL computes in little time."""
     if name != "count":
-        may_be_key = scope.building.functions[name].keys and word in ("any", "array")
+        may_be_key = scope.building.functions[name].keys and word in ("any", "array", "text")
         (require_inspectable if may_be_key else require_data)(value, f"{name}()")
     _check_argument(word, value, f"{name}()")
     if word in LONGEST:
-        return _limited(value, word, scope)
+        return value if value.key is not None else _limited(value, word, scope)
+    if word == "json":
+        return _quick(value, scope)
     if word in MOST_DIGITS and not isinstance(value.type, Float):
         return replace(value, element=bounded_number(value.element, MOST_DIGITS[word]))
     return value

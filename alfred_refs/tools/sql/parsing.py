@@ -156,6 +156,8 @@ MAX_COST = 1_000
 """Units that a statement may cost; Python works for 0.1 to 0.5 ms on one."""
 
 
+_FREE_READS = 30  # of values of any size
+_READ = 30  # units, for each of the others
 _MAX_LEVELS = 60  # of expressions: `a + b + c` has three
 
 
@@ -173,6 +175,7 @@ class Budget:
 
     seconds: float | None = None
     spent: int = 0
+    _long: int = 0
     _ends_at: float = field(init=False)
     _depth: int = 0
 
@@ -193,6 +196,12 @@ class Budget:
                 "name fewer columns, and ask for less at once",
             )
         self.check_time()
+
+    def read_long(self) -> None:
+        """Count an expression that reads a value of any size, which takes 10 ms for 10 MB."""
+        self._long += 1
+        if self._long > _FREE_READS:
+            self.spend(_READ)
 
     @contextmanager
     def level(self) -> Iterator[None]:

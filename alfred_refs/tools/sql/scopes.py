@@ -234,13 +234,13 @@ _SIGNATURES: Mapping[tuple[str, bool], Sequence[str]] = {
         "avg: number -> avg",
         "stddev, stddev_pop, stddev_samp, variance, var_pop, var_samp: number -> avg",
         "corr: number number -> double",
-        "string_agg: whole part -> text",
+        "string_agg: text part -> text",
         "bool_and, bool_or, every: bool -> bool",
     ),
     ("aggregate", True): (
         "count: any? -> bigint",
         "min, max: any -> same",
-        "array_agg: any -> array",
+        "array_agg: text -> array",
     ),
     ("ordered", False): (
         "percentile_cont, percentile_disc: numeric -> ordered",
@@ -472,6 +472,12 @@ class Literals:
         sent = self._parameter("n", literal, type_, convert)
         return Value(sent, number=literal, most=_MOST_LITERAL_DIGITS)
 
+    def count(self, value: Value) -> Value:
+        """Return a number of characters; one that the statement has is small."""
+        if value.number is None or not isinstance(value.type, Integer):
+            return value
+        return replace(value, element=self._parameter("c", value.number, value.type, _short_count))
+
     def text(self, value: Value, type_: TypeEngine[Any] | None = None) -> ColumnElement[Any]:
         """Return the element of a value; an untyped text becomes a parameter of a type."""
         if value.literal is None:
@@ -537,6 +543,12 @@ def _check_length(most: int, text: str) -> str:
             f"a text of {len(text)} characters is given to a function", f"give at most {most:,}"
         )
     return text
+
+
+def _short_count(text: str) -> int:
+    if int(text) > LONGEST["long"]:
+        raise invalid_sql(f"left() of {text} characters", f"take at most {LONGEST['long']:,}")
+    return int(text)
 
 
 def require_data(value: Value, what: str) -> Value:

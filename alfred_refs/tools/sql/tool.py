@@ -100,8 +100,9 @@ LIST_LIMIT = "most_items"
 LARGE_LIMIT = "most_large"
 """The name of the parameter with the number of characters of a value that is read or not."""
 
-_CUT_COST = 4  # units of the budget, for a column whose texts are cut
-_LENGTH_COST = 10  # units of the budget, for a column of values whose length must be found
+_CUT_COST = 8  # units of the budget, for a column whose texts are cut
+_LENGTH_COST = 12  # units of the budget, for a column of values whose length must be found
+_MOST_COUNTED = 100_000  # bytes; of longer texts an answer has their number for that of characters
 _MIN_TEXT = 1_000  # characters of a text that are shown, however many columns there are
 
 _CAPACITY = 500  # the size of SQLAlchemy's compiled cache
@@ -233,7 +234,7 @@ def _is_changed(value: Value) -> bool:
 def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> Any:
     """Return a SELECT of the rows of another, with as much of each value as is shown.
 
-    The lengths of values that are too large to be shown follow the columns.
+    The sizes of values that may be too large to be shown follow the columns.
     """
     if not any(map(_is_changed, values)):
         return limited
@@ -241,24 +242,38 @@ def _select_shown(limited: Any, values: Sequence[Value], building: Building) -> 
     building.budget.spend(_LENGTH_COST * sum(map(_is_large, values)))
     columns = limited.subquery(building.alias("q", "the answer")).c
     shown = list(map(_shown, values, columns))
-    lengths = []
+    large = [n for n, each in enumerate(values) if _is_large(each)]
+    if not large:
+        return select(*labelled(shown))
     most = bindparam(LARGE_LIMIT, type_=Integer())
-    for place in (n for n, each in enumerate(values) if _is_large(each)):
-        value, type_ = shown[place], shown[place].type
-        length: Any = func.length(cast(value, Text()), type_=Integer())
-        if isinstance(type_, ARRAY):  # a list of millions of items is no text in time
-            items = func.cardinality(value, type_=Integer())
-            length = case((items > most, items), else_=length)
-        lengths.append(case((length > most, length)))
-        shown[place] = type_coerce(case((length <= most, value)), type_)
-    return select(*labelled([*shown, *lengths]))
+    sizes = [_size_of(shown[n], most) for n in large]
+    # a fence: PostgreSQL would compute a size in each place that names it
+    measured = select(*labelled([*shown, *sizes])).offset(0)
+    rows: list[Any] = list(measured.subquery(building.alias("q", "the answer with sizes")).c)
+    for n, place in zip(large, range(len(shown), len(rows)), strict=True):
+        size = rows[place]
+        rows[n] = type_coerce(case((size <= most, rows[n])), shown[n].type)
+        rows[place] = case((size > most, size))
+    return select(*labelled(rows))
+
+
+def _size_of(value: Any, most: Any) -> Any:
+    """Return how many characters a value has as text, or items, if they are many."""
+    length: Any = func.length(cast(value, Text()), type_=Integer())
+    if not isinstance(value.type, ARRAY):
+        return length
+    # a list of millions of items is no text in time
+    items = func.cardinality(value, type_=Integer())
+    return case((items > most, items), else_=length)
 
 
 def _shown(value: Value, column: Any) -> Any:
     """Return what is selected to show a value."""
     if _is_cut(value):
         most = bindparam(TEXT_LIMIT, type_=Integer())
-        length = func.length(column, type_=Integer())  # without type it might return a key
+        # of a stored text, without reading it; without type it might return a key
+        size = func.octet_length(column, type_=Integer())
+        length = case((size > _MOST_COUNTED, size), else_=func.length(column, type_=Integer()))
         cut = func.left(column, most, type_=Text()).op("||")(cast(length, Text()))
         return case((length > most, cut), else_=column)
     if isinstance(value.type, ARRAY):

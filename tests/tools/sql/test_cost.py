@@ -11,6 +11,7 @@ from alfred_refs import sqla
 from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.errors import ToolError
 from alfred_refs.tools.sql.parsing import MAX_COST, Budget, parse_shape, shape_of, type_words
+from alfred_refs.tools.sql.scopes import with_own
 from alfred_refs.tools.sql.tool import Plans
 from tests.tools.sql.models import Product
 from tests.tools.sql.world import World
@@ -160,6 +161,10 @@ def test_a_document_with_a_long_text_is_cut_by_us(world: World) -> None:
         "select cast({long} as numeric) from products",
         "select translate(name, {long}, 'b') from products",
         "select array_to_string(tags, {long}) from products",
+        "select left(concat({long}, {long}), -1) from products",
+        "select left(concat({long}, {long}), 2 + 1) from products",
+        "select array_agg({long}) from products",
+        "select string_agg({long}, ',') from products",
         (
             "with recursive t(x) as (select name || '' from products "
             "union all select x || x from t) select count(*) from t"
@@ -247,6 +252,16 @@ def test_the_pairs_of_items_that_two_lists_are_compared_by_are_bounded(world: Wo
     assert "shorter lists" in told["error"]["message"]
 
 
+@pytest.mark.parametrize(("listed", "told"), [(200, "error"), (20, "rows")])
+def test_few_items_are_looked_for_in_a_list_of_any_length(
+    world: World, listed: int, told: str
+) -> None:
+    """900 texts in a list of 200,000 took two seconds, in which PostgreSQL did not stop."""
+    items = ", ".join(map(str, range(1000, 1000 + listed)))
+
+    assert told in world.ask(f"select count(*) from products where {_MANY} @> array[{items}]")
+
+
 def test_lists_that_are_not_long_are_joined_and_searched(world: World) -> None:
     """Refs too, and lists that a statement writes out have no limit."""
     told = world.ask(
@@ -262,8 +277,8 @@ def test_lists_that_are_not_long_are_joined_and_searched(world: World) -> None:
     [
         "cast('1e20000' as numeric)",
         "cast('1e20000' as numeric) + 1",
-        f"(select array_agg({_LONG}) from products)",
-        f"(select array_agg(x) from (select {_MANY} as x from products) t)",
+        f"(select array_agg(left({_LONG}, 20000)) from products)",
+        "(select array_agg(x) from (select array_agg(stock) as x from products) t, products)",
         f"(select info || info from (select cast('[{'1,' * 600}1]' as jsonb) info) t)",
     ],
 )
@@ -301,3 +316,67 @@ def test_lists_of_lists_of_refs_are_refused(world: World) -> None:
     told = world.ask("select array_agg(goes_with) from products")
 
     assert "lists of lists of refs" in told["error"]["message"]
+
+
+def test_the_size_of_a_list_is_computed_once_in_each_row(world: World) -> None:
+    """A fence keeps PostgreSQL from computing it in each place that names it."""
+    plans = Plans(world.toolset.tables)
+    plan, _ = plans.of("select tags, info from products", fenced=True)
+    statement = str(plan.statement.compile(world.engine))
+
+    assert statement.lower().count(" as text)") == 2
+
+
+def test_of_a_long_text_the_bytes_are_counted(world: World) -> None:
+    """Their number is stored with the text, which is not read for it."""
+    few, many = (
+        f"replace(replace('{'q' * 99}', 'q', '{'z' * 99}'), 'z', '{'é' * n}')" for n in (5, 6)
+    )
+    with world.session() as session:
+        toolset = Toolset([Product], owner=world.ownership, limits=Limits(text=10), sql=True)
+        told = toolset.call(session, "db_query", {"sql": f"select {few} as few, {many} as many"})
+
+    assert told["cut"] == [
+        f"row 1, few: {99 * 99 * 5 - 10} more characters",
+        f"row 1, many: {99 * 99 * 6 * 2 - 10} more characters",
+    ]
+
+
+def test_values_of_any_size_are_read_a_few_times(world: World) -> None:
+    """PostgreSQL decompresses a text of 10 MB in 10 ms, each time, and does not stop in a row."""
+    few, many = (" and ".join(f"name > '{n}'" for n in range(times)) for times in (30, 70))
+
+    assert "rows" in world.ask(f"select count(*) from products where {few}")
+    told = world.ask(f"select count(*) from products where {many}")
+    assert "units" in told["error"]["message"]
+    short = many.replace("name", "code")  # a varchar(20)
+    assert "rows" in world.ask(f"select count(*) from products where {short}")
+
+
+def test_documents_that_are_parsed_for_each_member_are_bounded(world: World) -> None:
+    """`json` is a text; `jsonb` has an index of its members."""
+    functions = with_own({"made": "text -> json", "madeb": "text -> jsonb"})
+    plans = Plans(world.toolset.tables, functions)
+    text, binary = (
+        str(plans.of(f"select {each} ->> 'a' from products", fenced=True)[0].statement)
+        for each in ("made(name)", "madeb(name)")
+    )
+
+    assert "longest_1000000" in text
+    assert "longest_1000000" not in binary
+
+
+def test_left_takes_a_million_characters(world: World) -> None:
+    """It reads no more than it takes."""
+    assert world.ask(f"select length(left({_LONG}, 1000000))")["rows"] == [[99 * 99 * 99]]
+    assert "at most 1,000,000" in world.ask("select left('a', 1000001)")["error"]["message"]
+
+
+def test_an_aggregate_is_ordered_by_what_it_makes_distinct(world: World) -> None:
+    """PostgreSQL wants the same expression, in which the size of texts is bounded."""
+    told = world.ask(
+        "select array_agg(distinct name order by name), string_agg(distinct name, ',' order by "
+        "name desc), array_agg(distinct category_id order by category_id) from products"
+    )
+
+    assert told["rows"][0][0] == sorted(told["rows"][0][0])
