@@ -280,7 +280,8 @@ class BadRefError(RefError):
         near: str | None = None,
     ) -> None:
         labels = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known)
-        self.ref = ref
+        # as a plain string: the message has its `repr()`, which subclasses of `str` may override
+        self.ref = ref = ref if ref is None else str.__str__(ref)
         self.expected = expected
         self.known = tuple(labels)
         self.near = near

@@ -50,7 +50,16 @@ from alfred_refs.conversation.ref_errors import Suggestions, bad_ref_error
 from alfred_refs.errors import GoneRefError, KeyTypeError, RefError, UnknownRefError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn
-from alfred_refs.mapping.keys import KEY, EntityKey, Key, Ref, parse_ref, spells_uuid, token_of
+from alfred_refs.mapping.keys import (
+    KEY,
+    EntityKey,
+    Key,
+    Ref,
+    as_integer,
+    parse_ref,
+    spells_uuid,
+    token_of,
+)
 from alfred_refs.sqla import Schemas
 from alfred_refs.store import NOTED_EVERY, Address, DraftEntry, Entry, Gone, Store
 from alfred_refs.store.telemetry import Telemetry
@@ -419,6 +428,8 @@ def _typed_key(column: KeyColumn, key: Any) -> Key:
     if column.key_type == "uuid" and isinstance(key, str) and spells_uuid(key):
         return uuid.UUID(key)
     needed = _PYTHON_TYPES[column.key_type]
+    if column.key_type == "integer":
+        key = as_integer(key)
     if not isinstance(key, needed) or isinstance(key, bool):  # bool is a subclass of int
         raise KeyTypeError(column.entity, needed.__name__, type(key).__name__)
     return cast(Key, key)

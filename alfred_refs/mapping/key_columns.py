@@ -81,6 +81,7 @@ from alfred_refs.mapping.keys import (
     Key,
     KeyType,
     RefPolicy,
+    as_integer,
     is_entity_name,
     part_of,
     spells_uuid,
@@ -128,7 +129,9 @@ class KeyColumn:
         """Return whether a value is a key in this column's Python type."""
         if self.as_text or self.key_type == "string":
             return isinstance(value, str)
-        return isinstance(value, uuid.UUID if self.key_type == "uuid" else int)
+        if self.key_type == "uuid":
+            return isinstance(value, uuid.UUID)
+        return isinstance(as_integer(value), int)
 
     def ref_text(self, value: Any) -> str | None:
         """Return the text to resolve in place of a value, `None` if the value is not text.
@@ -148,6 +151,8 @@ class KeyColumn:
 
     def to_key(self, value: Any) -> Key:
         """Convert a value of this column to a key."""
+        if self.key_type == "integer":
+            return as_integer(value)
         return uuid.UUID(value) if self.as_text else value
 
     def from_key(self, key: Key) -> Any:

@@ -33,6 +33,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from numbers import Number
 from typing import Any, Literal
 
 # Refs
@@ -206,6 +207,8 @@ def encode(key: Key) -> bytes:
         case tuple():
             parts = map(encode, key)
             return _TUPLE + b"".join(len(part).to_bytes(_LENGTH_BYTES) + part for part in parts)
+        case _ if isinstance(number := as_integer(key), int):
+            return encode(number)
         case _:
             raise TypeError(f"a key cannot be a {type(key).__name__}")
 
@@ -229,6 +232,21 @@ def _split_parts(data: bytes) -> Iterator[bytes]:
         data = data[end:]
 
 
+def as_integer(value: Any) -> Any:
+    """Return a whole number of any type as an `int`, and other values unchanged.
+
+    >>> as_integer(Decimal(7)), as_integer(7.5)
+    (7, 7.5)
+    """
+    if isinstance(value, int) or not isinstance(value, Number):  # NumPy's scalars are numbers
+        return value
+    try:
+        number = int(value)  # type: ignore[call-overload]  # raises for those that are not real
+    except (TypeError, ValueError, ArithmeticError):
+        return value
+    return number if number == value else value
+
+
 # Parts of keys that are data
 
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -244,7 +262,7 @@ _PARTS: Mapping[type[Any], tuple[Callable[[Any], str], Callable[[str], Any]]] = 
         lambda text: int(text) * _MICROSECOND,
     ),
     Decimal: (lambda value: str(value.normalize()), Decimal),
-    float: (repr, float),
+    float: (float.__repr__, float),
     bytes: (bytes.hex, bytes.fromhex),
 }
 
@@ -267,7 +285,7 @@ def part_of(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name
     to_text = next((pair[0] for kind, pair in _PARTS.items() if isinstance(value, kind)), None)
-    return value if to_text is None else to_text(value)
+    return as_integer(value) if to_text is None else to_text(value)
 
 
 def value_of(part: Any, kind: type[Any] | None) -> Any:

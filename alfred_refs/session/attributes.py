@@ -430,10 +430,13 @@ def _child_keys_of(collection: KeyFuncDict[Any, Any]) -> _ChildKeys:
 
 def _rekey(collection: KeyFuncDict[Any, Any]) -> None:
     # by the methods of `dict`: those of the collection fire events of children added and removed
-    entries = [(collection.keyfunc(child), child) for child in dict.values(collection)]
+    entries = [(was, collection.keyfunc(child), child) for was, child in dict.items(collection)]
     dict.clear(collection)
-    for key, child in entries:
-        dict.__setitem__(collection, None if sqla.is_unpopulated(key) else key, child)
+    for was, key, child in entries:
+        if not sqla.is_unpopulated(key):
+            dict.__setitem__(collection, key, child)
+        elif type(was) is not _PendingChildKey or sqla.keeps_unpopulated(collection, child):
+            dict.__setitem__(collection, None, child)
 
 
 # SQLModel

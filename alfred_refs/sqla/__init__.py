@@ -70,6 +70,7 @@ from .mappers import (
     is_instance as is_instance,
     is_type_bound as is_type_bound,
     is_unpopulated as is_unpopulated,
+    keeps_unpopulated as keeps_unpopulated,
     mapper_of_table as mapper_of_table,
     mappers as mappers,
     mappers_of as mappers_of,

@@ -248,9 +248,13 @@ def schemas_in(options: Mapping[str, Any]) -> Schemas:
 
 
 def schemas_of(bind: Any) -> Schemas:
-    """Return the schema translation of an engine or connection, asynchronous ones included."""
+    """Return the schema translation of an engine or connection, asynchronous ones included.
+
+    `None`, mock engines and other objects in the place of a bind have none.
+    """
     bind = getattr(bind, "sync_engine", getattr(bind, "sync_connection", bind))
-    return frozenset() if bind is None else schemas_in(bind.get_execution_options())
+    is_real = isinstance(bind, Engine | Connection)
+    return schemas_in(bind.get_execution_options()) if is_real else frozenset()
 
 
 def schemas_of_session(session: Session) -> Schemas:

@@ -196,8 +196,16 @@ def differing_values(
         column = table.column(name)
         expected, (actual, _) = column.accept(json_value), limit_depth(value_of(column))
         pair = column.show(expected), column.show(actual)
-        if expected != actual and as_shown(pair[0]) != as_shown(pair[1]):
+        if as_shown(pair[0]) != as_shown(pair[1]) and not _are_equal(expected, actual):
             yield name, *pair
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Return whether values are equal in Python; arrays of NumPy compare element by element."""
+    try:
+        return bool(one == other)
+    except ValueError:
+        return False
 
 
 def item_mismatch(item: Item, expect: Any) -> str | None:

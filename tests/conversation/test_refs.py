@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -99,6 +102,15 @@ def test_a_key_of_another_type_is_refused(
 
     assert caught.value.given == given
     assert str(key) not in str(caught.value)
+
+
+@pytest.mark.parametrize("type_", [float, Decimal, Fraction])
+def test_a_whole_number_of_any_type_is_an_integer(
+    chat: Conversation, type_: Callable[[int], Any]
+) -> None:
+    """Data frames have integers of their own, which are numbers but no `int`."""
+    assert chat.refer(Order, type_(77_001)) == chat.refer(Order, 77_001) == "order_1"
+    assert chat.refer(OrderLine, (type_(12), 2)) == chat.refer(OrderLine, (12, 2))
 
 
 @pytest.mark.slow
@@ -203,6 +215,21 @@ def test_a_text_that_contains_a_key_is_not_repeated(chat: Conversation) -> None:
             chat.resolve(text.format(key), entity)
         assert caught.value.ref is None
         assert key[:8] not in str(caught.value) + repr(vars(caught.value))
+
+
+def test_a_text_is_quoted_as_a_plain_string(chat: Conversation) -> None:
+    """A subclass of `str`, such as NumPy's, may have another `repr()`."""
+
+    class Text(str):
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            return f"Text({super().__repr__()})"
+
+    with pytest.raises(UnknownRefError, match=r"^'recipe_99' is") as caught:
+        chat.resolve(Text("recipe_99"), Recipe)
+
+    assert type(caught.value.ref) is str
 
 
 def test_a_part_of_a_key_is_repeated(chat: Conversation) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, ForeignKey, Uuid, select
-from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.exc import InvalidRequestError, SAWarning
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -234,3 +234,53 @@ def test_dictionaries_of_plain_sessions_are_left_alone(tables: Engine) -> None:
         things: Any = plain.scalars(select(Drawer)).one().by_column
         assert sorted(things) == [uuid.UUID(int=n) for n in range(3)]
         assert not type(things.keyfunc).__module__.startswith("alfred_refs")
+
+
+class Spot(Base):
+    """Is on a map under what a property returns, which is nothing for some."""
+
+    __tablename__ = "spots"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    text: Mapped[str | None] = mapped_column(default=None)
+    map_id: Mapped[int] = mapped_column(ForeignKey("maps.id"))
+
+    @property
+    def name(self) -> str | None:
+        """Return the text."""
+        return self.text
+
+
+class Map(Base):
+    """Has spots by name; those without are left out, or under `None`."""
+
+    __tablename__ = "maps"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    named: Mapped[dict[Any, Spot]] = relationship(
+        collection_class=attribute_keyed_dict("name", ignore_unpopulated_attribute=True)
+    )
+    every: Mapped[dict[Any, Spot]] = relationship(
+        collection_class=attribute_keyed_dict("name"), viewonly=True
+    )
+
+
+def test_a_loaded_child_without_a_key_is_handled_as_by_sqlalchemy(
+    tables: Engine, session: RefSession
+) -> None:
+    """It is left out, or kept with a warning."""
+    with Session(tables) as plain:
+        plain.add(Map(id=7001))
+        plain.flush()
+        plain.add_all([Spot(map_id=7001, text="a"), Spot(map_id=7001)])
+        plain.commit()
+
+    found = []
+    for one in (Session(tables), session):
+        loaded = one.scalars(select(Map)).one()
+        with pytest.warns(SAWarning, match="dictionary value for attribute .* was None"):
+            every = set(loaded.every)
+        found.append((set(loaded.named), every))
+        one.close()
+
+    assert found == [({"a"}, {"a", None})] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -211,3 +212,22 @@ def test_legacy_bulk_methods_take_refs_and_return_them(session: RefSession) -> N
     ]
     with pytest.raises(UnknownRefError):
         session.bulk_insert_mappings(MealPlan, [{"recipe_id": "recipe_99"}])
+
+
+@pytest.mark.parametrize("type_", [float, Decimal])
+def test_a_key_of_another_type_of_number_is_shown_as_a_ref(
+    session: RefSession, type_: Callable[[int], Any]
+) -> None:
+    """Data frames have their own integers, and floats where a column has gaps."""
+    session.add(order := Order(number=7))
+    session.flush()
+    with session.raw_keys():
+        key = order.id
+    line = OrderLine(order_id=type_(key), position=1)
+    session.add(line)
+
+    before = line.order_id
+    session.commit()
+
+    assert (before, line.order_id) == (order.id, order.id)
+    assert session.scalars(select(OrderLine.order_id)).one() == order.id

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import Engine, delete, insert, select, text, update
+from sqlalchemy import Engine, create_mock_engine, delete, insert, select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import (
@@ -53,6 +54,15 @@ def test_a_conversation_is_chosen_once(session: RefSession, registry: RefRegistr
     """A session that changed its conversation would show instances in one and rows in another."""
     with pytest.raises(AttributeError):
         session.conversation = registry.conversation("late")  # type: ignore[misc]
+
+
+def test_a_bind_may_be_a_mock(registry: RefRegistry) -> None:
+    """Tests of applications have such binds, and `create_mock_engine` makes one."""
+    mocked = create_mock_engine("postgresql://", lambda *_: None)
+    for bind in (mocked, Mock()):
+        one = RefSession(bind, conversation=registry.conversation("chat-7"))
+        several = RefSession(binds={Recipe: bind}, conversation=registry.conversation("chat-7"))
+        assert one.get_bind() is several.get_bind(Recipe) is bind
 
 
 def test_without_conversation_it_is_a_plain_session(

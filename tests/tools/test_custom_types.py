@@ -16,6 +16,7 @@ from sqlalchemy import (
     Date,
     DateTime,
     Engine,
+    Float,
     ForeignKey,
     Integer,
     Numeric,
@@ -136,6 +137,28 @@ class Joined(TypeDecorator[list[str]]):
         return None if value is None else value.split(",")
 
 
+class Elements(list[float]):
+    """Compares as an array of NumPy does, which has no truth value."""
+
+    def __eq__(self, other: object) -> Any:
+        """Compare element by element."""
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __ne__ = __eq__
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Vector(TypeDecorator[Any]):
+    """Numbers that are such an array in Python, as pgvector's."""
+
+    impl = ARRAY(Float)
+    cache_ok = True
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        """Return an array."""
+        return None if value is None else Elements(value)
+
+
 class Base(DeclarativeBase):
     """Declarative base of these tests."""
 
@@ -158,6 +181,7 @@ class Bill(Base):
     words: Mapped[Any] = mapped_column(Words, nullable=True)
     document: Mapped[Any] = mapped_column(Document, nullable=True)
     joined: Mapped[Any] = mapped_column(Joined, nullable=True)
+    vector: Mapped[Any] = mapped_column(Vector, nullable=True)
     name: Mapped[Any] = mapped_column(_name, nullable=True)
     counts: Mapped[Any] = mapped_column(ARRAY(_count), nullable=True)
     names: Mapped[Any] = mapped_column(ARRAY(_name), nullable=True)
@@ -290,3 +314,15 @@ def test_a_name_with_a_dot_is_one_name(call: Call) -> None:
     ]
     there = [{"field": "items.dot.ted", "op": "=", "value": "x"}]
     assert call("db_read", table="bills", filters=there)["count"] == 1
+
+
+def test_values_that_have_no_truth_value_are_expected(call: Call) -> None:
+    """They are compared as they are shown."""
+    call("db_create", table="bills", data={"name": "Ann", "vector": [1, 2]})
+    given = one(id="bill_1")
+
+    wrong = call("db_update", **given, expect={"vector": [1, 3]}, data={"name": "Bo"})
+    right = call("db_update", **given, expect={"vector": [1, 2]}, data={"name": "Bo"})
+
+    assert (wrong["error"]["code"], wrong["error"]["actual"]) == ("unexpected_row", [1.0, 2.0])
+    assert [row["name"] for row in right["rows"]] == ["Bo"]
