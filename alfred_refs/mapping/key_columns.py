@@ -152,7 +152,7 @@ class KeyColumn:
     def to_key(self, value: Any) -> Key:
         """Convert a value of this column to a key."""
         if self.key_type == "integer":
-            return as_integer(value)
+            return cast(int, as_integer(value))
         return uuid.UUID(value) if self.as_text else value
 
     def from_key(self, key: Key) -> Any:

@@ -145,7 +145,7 @@ class Elements(list[float]):
         raise ValueError("the truth value of an array is ambiguous")
 
     __ne__ = __eq__
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 class Vector(TypeDecorator[Any]):
