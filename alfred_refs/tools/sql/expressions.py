@@ -247,7 +247,7 @@ def _column(scope: Scope, this: Any, table: Any) -> Value:
     scope.building.budget.spend(value.size)
     is_number = isinstance(value.type, Numeric)
     if not (value.key or is_number) and (value.longest or math.inf) > LONGEST["text"]:
-        scope.building.budget.read_long()
+        scope.building.budget.read_long(2 if isinstance(value.type, ARRAY | JSON) else 1)
     return value
 
 
@@ -617,6 +617,7 @@ def _at_zone(scope: Scope, value: Value, zone: Value) -> Any:
 # Conversions
 
 
+_PRINTED = 4  # reads of a text of the same size
 _MOST_DIGITS = 1_000  # PostgreSQL's limit for numeric
 
 
@@ -639,9 +640,14 @@ def _cast(scope: Scope, value: Value, to: Any) -> Value:
         value = _limited(value, "text" if is_large else "part", scope)
     elif most is None:
         most = value.longest
-    if isinstance(value.type, ARRAY | JSON):
-        scope.building.budget.spend(_SEARCH)
+    _print([value], scope)
     return Value(sa.cast(element_of(value, scope), type_), name, weak=value.is_weak, most=most)
+
+
+def _print(values: Sequence[Value], scope: Scope) -> None:
+    """Count lists and documents whose text is made, which takes longer than to read them."""
+    if any(isinstance(each.type, ARRAY | JSON) for each in values):
+        scope.building.budget.read_long(_PRINTED)
 
 
 def _type_of(node: Any, scope: Scope) -> tuple[_Type, str]:
@@ -790,6 +796,8 @@ def _coerced(name: str, values: list[Value], scope: Scope) -> list[Value]:
         values[1] = scope.building.literals.count(values[1])
     if "part" in words or "power" in words:
         scope.building.budget.spend(_SEARCH)
+    if scope.building.functions[name].gives == "text":
+        _print(values, scope)
     if any(isinstance(each.type, JSON) for each in values):
         scope.building.budget.spend(_DOCUMENT)
     if any(isinstance(each.type, Numeric) for each in values):
