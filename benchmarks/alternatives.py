@@ -41,6 +41,13 @@ HEAD = (
     "invented name refused",
 )
 
+LEGEND = """\
+Back after a restart: another process finds the keys of the names. Two processes agree: another
+process shows the same rows later, in reverse order, with the same names. Text left alone: a
+UUID or a name inside a text column is unchanged. Tells the table: names of a meal plan and of
+a recipe differ in more than their number. Invented name refused: a well-formed name that was
+never given is an error."""
+
 _REPETITIONS = 5
 
 

@@ -103,6 +103,7 @@ def markdown(found: Report, plot: str | None) -> str:
         parts += [
             "## Beside other packages",
             markdown_table(alternatives.HEAD, found.beside),
+            alternatives.LEGEND,
         ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
