@@ -52,14 +52,14 @@ ENVIRONMENTS = {
 ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
-SMALL = ("-m", "not slow", "--cells", "4", "--hypothesis-profile", "small")
+SMALL = ("-m", "not slow", "--cells", "2", "--hypothesis-profile", "small")
 
 # without these, `test` is the small run; with them, the selected tests run whole, in one process
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
 
 SMALL_RUN = """\
 small run: about nine minutes on two cores. Left out are the tests marked `slow`, what a test has
-of parameters beyond four sets, and four fifths of Hypothesis' examples.
+of parameters beyond two sets, and four fifths of Hypothesis' examples.
 Run everything with `python3 run.py test --all`, or name tests by path or -k."""
 
 # the tests that pin SQLAlchemy's behaviour, for pre-releases

@@ -56,10 +56,11 @@ _TESTS_BETWEEN, _COUNT = 50, itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--cells`, for the small run."""
+    """Add `--cells` and `--seed`, for the small run and for `.ci/run`."""
     parser.addoption(
         "--cells", type=int, metavar="N", help="run at most N cells of each parametrized test"
     )
+    parser.addoption("--seed", default="", metavar="TEXT", help="other cells for each text")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -80,21 +81,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _is_once(item.nodeid):
             item.add_marker("once")
     if (cells := config.getoption("cells")) is not None:
-        few = _few(items, cells)
-        config.hook.pytest_deselected(items=[item for item in items if item not in few])
-        items[:] = [item for item in items if item in few]
+        kept = few(items, cells, config.getoption("seed"))
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
 
 
-def _few(items: Sequence[pytest.Item], cells: int) -> set[pytest.Item]:
-    """Return some cells of each test: the same in all processes, and none of a period."""
+def few(items: Sequence[pytest.Item], cells: int, seed: str) -> list[pytest.Item]:
+    """Return some cells of each test, in order: for a seed, the same in all processes."""
     by_test = defaultdict(list)
     for item in items:
-        by_test[item.nodeid.partition("[")[0]].append(item)
-    return {
-        item
+        by_test[item.nodeid.partition("[")[0]].append(item.nodeid)
+    kept = {
+        nodeid
         for each in by_test.values()
-        for item in sorted(each, key=lambda item: zlib.crc32(item.nodeid.encode()))[:cells]
+        for nodeid in sorted(each, key=lambda nodeid: zlib.crc32((seed + nodeid).encode()))[:cells]
     }
+    return [item for item in items if item.nodeid in kept]
 
 
 def _is_once(path: str) -> bool:

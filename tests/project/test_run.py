@@ -6,11 +6,16 @@ import ast
 import os
 import subprocess
 import sys
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import run
+from tests.conftest import few
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +139,7 @@ def test_a_prerelease_is_tested_where_there_is_one(
 
 
 ALL_CORES = ["-n", "auto", "--dist", "worksteal"]
-SMALL = [*ALL_CORES, "-m", "not slow", "--cells", "4", "--hypothesis-profile", "small"]
+SMALL = [*ALL_CORES, "-m", "not slow", "--cells", "2", "--hypothesis-profile", "small"]
 
 
 @pytest.mark.parametrize(
@@ -220,3 +225,14 @@ def test_needs_nothing_but_python() -> None:
         for node in imports
     ]
     assert {module.split(".")[0] for module in modules} <= sys.stdlib_module_names
+
+
+def test_the_cells_of_a_seed_are_always_the_same() -> None:
+    """All cells of a test run sooner or later, each time for the same seeds."""
+    names = [f"tests/test_soup.py::test_soup[{letter}]" for letter in "abcdefgh"]
+    items: Any = [SimpleNamespace(nodeid=name) for name in names]
+    seeds = [sha256(bytes([n])).hexdigest() for n in range(100)]
+    chosen = [[item.nodeid for item in few(items, 2, seed)] for seed in seeds]
+    assert chosen == [[item.nodeid for item in few(items[::-1], 2, seed)][::-1] for seed in seeds]
+    assert {len(names) for names in chosen} == {2}
+    assert {*chain(*chosen)} == {*names}
