@@ -192,11 +192,7 @@ def element_of(value: Value, scope: Scope) -> Any:
 
 
 def _compared(values: Sequence[Value], scope: Scope) -> list[Any]:
-    """Return the elements of values that are compared with each other.
-
-    Raises:
-        ToolError: they are of several kinds.
-    """
+    """Return the elements of values that are compared with each other."""
     found = unify_values(values, scope.building.literals, "a comparison", by_first=True)
     return [_operand(each.element) for each in found]
 
@@ -281,11 +277,7 @@ def subquery_of(node: Any, scope: Scope) -> Query:
 
 
 def _one_column(rows: Query) -> Value:
-    """Return the only column of a subquery.
-
-    Raises:
-        ToolError: it has several.
-    """
+    """Return the only column of a subquery."""
     if len(rows.values) != 1:
         raise invalid_sql("a subquery for values has several columns", "select one column there")
     return rows.values[0]
@@ -441,11 +433,7 @@ def _item_of(many: Value) -> Value:
 
 
 def _list(scope: Scope, node: Any, like: Sequence[Value] = ()) -> Value:
-    """Build a list; for `ARRAY[...]`, next to values that its items are compared with.
-
-    Raises:
-        ToolError: they are of several kinds.
-    """
+    """Build a list; for `ARRAY[...]`, next to values that its items are compared with."""
     if not isinstance(node, exp.Array):
         return value_of(node, scope)
     (nodes,) = parts(node, "expressions")
@@ -651,11 +639,7 @@ def _print(values: Sequence[Value], scope: Scope) -> None:
 
 
 def _type_of(node: Any, scope: Scope) -> tuple[_Type, str]:
-    """Return the type that a node names, and PostgreSQL's name for it, without its `[]`.
-
-    Raises:
-        ToolError: there is no such type to use.
-    """
+    """Return the type that a node names, and PostgreSQL's name for it, without its `[]`."""
     kind = getattr(node.this, "name", "")
     if not isinstance(node, exp.DataType):
         raise invalid_sql(f"there is no type {str(node.this).lower()!r} to use", f"use {NAMES}")
@@ -784,11 +768,7 @@ def _arguments(nodes: list[Any], name: str) -> tuple[list[Any], bool, Sequence[A
 
 
 def _coerced(name: str, values: list[Value], scope: Scope) -> list[Value]:
-    """Return arguments with the types that a function takes.
-
-    Raises:
-        ToolError: one has another type, or is a key.
-    """
+    """Return arguments with the types that a function takes."""
     takes = scope.building.functions[name].takes
     words = [takes[min(n, len(takes) - 1)] for n in range(len(values))]
     if "whole" in words:  # so many characters are read, and no more
@@ -890,11 +870,7 @@ def _extract(scope: Scope, field: Any, value: Value) -> Any:
 
 
 def _require_kind(node: Any, scope: Scope, kinds: Sequence[str], fact: str, remedy: str) -> None:
-    """Check the kind of a function that is called.
-
-    Raises:
-        ToolError: it has another, or no function is called.
-    """
+    """Check the kind of a function that is called."""
     called = scope.building.functions.get(node.name.lower())
     if not isinstance(node, exp.Anonymous) or called is None or called.kind not in kinds:
         raise invalid_sql(fact, remedy)

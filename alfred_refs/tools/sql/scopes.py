@@ -769,20 +769,22 @@ class Building:
 
     def table(self, table: ToolTable, name: str) -> Source:
         """Return a table in FROM."""
-        columns = [each for each in table.columns.values() if self._is_wanted(each.name)]
-        columns = columns or list(table.columns.values())[:1]
+        columns = [
+            each
+            for each in table.columns.values()
+            if self.named is None or each.name.lower() in self.named
+        ] or list(table.columns.values())[:1]
         self.budget.spend(_TABLE + len(columns))
         attributes = labelled(getattr(table.model, each.name) for each in columns)
         rows = sqla.with_compile_options(sa.select(*attributes).where(*table.visible()))
-        alias = (_materialize(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
+        if self.is_fenced:  # PostgreSQL evaluates it before conditions on its rows
+            rows = rows.offset(0)
+        alias = rows.subquery(self.alias("t", name))
         values = [
             Value(element, each.name, each.key, each, most=declared_size(element.type))
             for element, each in zip(alias.c, columns, strict=True)
         ]
         return Source(name, values, alias, list(table.columns))
-
-    def _is_wanted(self, name: str) -> bool:
-        return self.named is None or name.lower() in self.named
 
 
 @dataclass(frozen=True, slots=True)
@@ -941,11 +943,6 @@ class Scope:
         while scope is not None:
             yield scope
             scope = scope.outer
-
-
-def _materialize(rows: sa.Select[Any]) -> sa.Select[Any]:
-    """Return a subquery that PostgreSQL evaluates before conditions on its rows."""
-    return rows.offset(0)
 
 
 def _named(things: Iterable[_T], name: str) -> list[_T]:

@@ -260,11 +260,7 @@ def _not_longer(scope: Scope, value: Value) -> Value:
 
 
 def _build_union(node: Any, scope: Scope) -> Query:
-    """Build a union, with its WITH, order and limit.
-
-    Raises:
-        ToolError: the columns of its parts do not fit.
-    """
+    """Build a union, with its WITH, order and limit."""
     scope = _with_parts(node, scope)
     left, right, is_distinct = parts(node, "this", "expression", "distinct", *_CLAUSES)[:3]
     both = [_closed_query(each, scope.inner()) for each in (left, right)]

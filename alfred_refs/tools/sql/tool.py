@@ -100,7 +100,7 @@ LIST_LIMIT = "most_items"
 LARGE_LIMIT = "most_large"
 """The name of the parameter with the number of characters of a value that is read or not."""
 
-_CUT_COST = 8  # units of the budget, for a column whose texts are cut
+_CUT_COST = 10  # units of the budget, for a column whose texts are cut
 _LENGTH_COST = 12  # units of the budget, for a column of values whose length must be found
 _MOST_COUNTED = 100_000  # bytes; of longer texts an answer has their number for that of characters
 _MIN_TEXT = 1_000  # characters of a text that are shown, however many columns there are
