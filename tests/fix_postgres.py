@@ -186,7 +186,7 @@ def prepared(administration: Engine) -> Iterator[DatabasePool]:
 
 @pytest.fixture(scope="session")
 def partitioned_databases(administration: Engine) -> Iterator[DatabasePool]:
-    """Databases with the registry's tables, partitioned by the recipe of `docs/registry.md`."""
+    """Databases with the registry's tables, partitioned by `examples/partitions.sql`."""
 
     def prepare(url: str) -> None:
         schema.migrate(url)

@@ -1,4 +1,4 @@
-"""Run the recipe of `docs/registry.md` that partitions the registry's tables."""
+"""Run `examples/partitions.sql`, which partitions the registry's tables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ ADDED = {
     "0008": ["alfred_refs_call", "alfred_refs_change"],
 }
 
-PAGE = Path(__file__).parents[1] / "docs" / "registry.md"
+SCRIPT = Path(__file__).parents[1] / "examples" / "partitions.sql"
 
 
 def recipe(partitions: int = 16) -> str:
-    """Return the SQL of the page, with a number of partitions."""
-    section = PAGE.read_text("utf-8").partition("\n## Partitions\n")[2].partition("\n## ")[0]
-    [sql] = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
-    edited, found = re.subn(r"(partitions constant int := )\d+;", rf"\g<1>{partitions};", str(sql))
+    """Return the script, with a number of partitions."""
+    sql = SCRIPT.read_text("utf-8")
+    edited, found = re.subn(r"(partitions constant int := )\d+;", rf"\g<1>{partitions};", sql)
     assert found == 1
     return edited
 

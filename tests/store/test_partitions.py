@@ -1,4 +1,4 @@
-"""The registry's tables hash-partitioned by conversation, as `docs/registry.md` tells how."""
+"""The registry's tables hash-partitioned by conversation, by `examples/partitions.sql`."""
 
 from __future__ import annotations
 
