@@ -290,8 +290,6 @@ class Entities:
             try:
                 column = self._of_attribute(attribute)
             except KeyColumnError as error:
-                if name in identity:
-                    raise
                 refused[name] = error.with_traceback(None)
                 del attributes[name]
             else:

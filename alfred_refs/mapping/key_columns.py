@@ -68,6 +68,7 @@ from sqlalchemy import (
     Uuid,
     inspect,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.exc import NoReferenceError
 from sqlalchemy.orm import Mapper, QueryableAttribute
@@ -235,11 +236,38 @@ def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:
 
 
 def python_type_of(type_: TypeEngine[Any]) -> type[Any] | None:
-    """Return the Python type of a column's values, `None` if its SQL type does not declare one."""
+    """Return the Python type of a column's values, `None` if it is unknown.
+
+    A custom type that does not declare it, as in SQLAlchemy's recipe for UUIDs, shows it by a
+    value that it stores and loads.
+    """
+    if is_ambiguous(type_):
+        return _loaded_type(cast("TypeDecorator[Any]", type_))
     try:
         return type_.python_type
     except NotImplementedError:  # `TypeEngine.python_type` raises it where a type has none
         return None
+
+
+# By these a custom type shows its Python type.
+_SAMPLES = (uuid.UUID("6f3a1c58-0d27-4b9e-8a41-5c2e7d90b613"), 7, "sample")
+
+
+def _loaded_type(type_: TypeDecorator[Any]) -> type[Any] | None:
+    """Return the type of a sample that a custom type stores as its `impl`, and loads again."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    impl = type_.load_dialect_impl(dialect)
+    stores = python_type_of(impl)
+    binds = "process_bind_param" in _names_defined_by(type_)
+    for sample in _SAMPLES[:1] if isinstance(impl, Uuid) else _SAMPLES:
+        with suppress(Exception):  # of the application's
+            stored = type_.process_bind_param(sample, dialect) if binds else sample
+            loaded = type_.process_result_value(stored, dialect)
+            # drivers take the text of a UUID
+            is_stored = type(stored) in ((stores, str) if stores is uuid.UUID else (stores,))
+            if is_stored and type(loaded) is type(sample) and loaded in (sample, stored):
+                return type(sample)
+    return None
 
 
 def item_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
@@ -662,9 +690,10 @@ class KeyColumns:
         if "ref" in column.info:
             return self._derive_declared(column)
         target = referenced_column(column)
-        if is_ambiguous(column.type) and not self._is_excluded(column, target):
-            self._refuse_ambiguous(column, target)
         key_type = key_type_of(column.type)
+        is_unclear = key_type is None and is_ambiguous(column.type)
+        if is_unclear and not self._is_excluded(column, target):
+            self._refuse_ambiguous(column, target)
         if key_type not in self._policy.key_types or self._is_excluded(column, target):
             return None
         alternate = None
@@ -706,7 +735,7 @@ class KeyColumns:
         """
         primary = primary_key(target.table)
         rows = self.of(primary[0]) if len(primary) == 1 else None  # type: ignore[arg-type]
-        same_type = key_type_of(target.type) == key_type and not is_ambiguous(target.type)
+        same_type = key_type_of(target.type) == key_type
         if rows is None or rows.alternate is not None or rows.array or not (unique and same_type):
             raise KeyColumnError(
                 f"foreign key {column} references {target}, which is not the primary key, and its "

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Column, ColumnDefault, Executable, Table, TextClause
+from sqlalchemy import Column, ColumnDefault, Executable, Table, TextClause, TextualSelect
 from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.ext.mutable import Mutable
 from sqlalchemy.orm import (
@@ -379,8 +379,9 @@ def names_of_attributes(statement: Executable) -> Iterator[tuple[Mapper[Any], st
 
 
 def is_from_text(statement: Executable) -> bool:
-    """Return whether `from_statement()` loads instances by a `text()` without columns."""
-    return isinstance(statement, FromStatement) and isinstance(statement.element, TextClause)
+    """Return whether `from_statement()` loads instances by a `text()`."""
+    is_text = isinstance(getattr(statement, "element", None), TextClause | TextualSelect)
+    return is_text and isinstance(statement, FromStatement)
 
 
 # The unit of work

@@ -8,7 +8,7 @@ A statement may populate an attribute, or set a column, with an expression that 
 
 The attribute or column is plain data, so its value would be shown as it is. `check_filled` and
 `check_options` refuse this from the statement alone, before it executes. For `text()`, whose
-columns are unknown, `check_loaded` looks at each loaded value.
+columns are unknown or bare names, `check_loaded` looks at each loaded value.
 
 Example:
     >>> from sqlalchemy import String, cast, update
@@ -60,9 +60,12 @@ def check_filled(statement: Executable, lineage: Lineage, entities: Entities) ->
         UntranslatableError: it does.
     """
     check_options(sqla.options_of(statement), lineage)
+    by_text = sqla.is_from_text(statement)
     for mapper, name, expression in sqla.populated_attributes(statement):
         key = entities.of_class(mapper.class_).all.get(name)
-        check_shape(lineage.of(expression), key, f"{mapper.class_.__name__}.{name}")
+        shape = lineage.of(expression)
+        if not (by_text and isinstance(shape, Unknown)):  # `check_loaded` looks at the values
+            check_shape(shape, key, f"{mapper.class_.__name__}.{name}")
     for write in sqla.elements_of(statement):
         if isinstance(write, UpdateBase):
             table, _ = sqla.write_target(write)

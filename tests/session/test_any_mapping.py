@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
+    CHAR,
     Column,
+    Dialect,
     Engine,
     ForeignKey,
     Integer,
     MetaData,
     String,
     Table,
+    TypeDecorator,
     Uuid,
     case,
     cast,
@@ -342,3 +345,87 @@ def test_an_unmapped_subclass_is_refused_as_in_a_plain_session(session: RefSessi
     registry().map_imperatively(Tool, tools)
     with pytest.raises(UnmappedClassError, match="Hammer"):
         session.add(Hammer())
+
+
+class Guid(TypeDecorator[Any]):
+    """The recipe for UUIDs of SQLAlchemy's manual, which does not declare a Python type."""
+
+    impl, cache_ok = CHAR, True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """Return the type of the database."""
+        of_postgresql = dialect.name == "postgresql"
+        return dialect.type_descriptor(Uuid() if of_postgresql else CHAR(32))
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """Return a UUID where the database has them, and its digits elsewhere."""
+        return value if value is None or dialect.name == "postgresql" else value.hex
+
+    def process_result_value(self, value: Any, _: object) -> Any:
+        """Return a UUID."""
+        return value if value is None or isinstance(value, uuid.UUID) else uuid.UUID(value)
+
+
+class Counted(TypeDecorator[Any]):
+    """Integers, as they are."""
+
+    impl, cache_ok = Integer, True
+
+    def process_result_value(self, value: Any, _: object) -> Any:
+        """Return the value."""
+        return value
+
+
+class Coded(TypeDecorator[Any]):
+    """Integers that are other texts in Python."""
+
+    impl, cache_ok = Integer, True
+
+    def process_bind_param(self, value: Any, _: object) -> Any:
+        """Return the number in a text."""
+        return value and int(value[1:])
+
+    def process_result_value(self, value: Any, _: object) -> Any:
+        """Return a text."""
+        return value and f"h{value}"
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"), [(Guid, uuid.UUID(int=7)), (Counted, 7_001), (Coded, "h7")]
+)
+def test_keys_of_a_type_that_declares_no_python_type(type_: Any, value: Any) -> None:
+    """They are refs if the type loads what it stores; otherwise the attribute is refused."""
+
+    class Own(DeclarativeBase):
+        pass
+
+    class Parcel(Own):
+        __tablename__ = "parcels"
+        key: Mapped[Any] = mapped_column(type_, primary_key=True)
+        within_key: Mapped[Any] = mapped_column(type_, ForeignKey("parcels.key"), nullable=True)
+        name: Mapped[str]
+        parcels: Mapped[list[Any]] = relationship("Parcel")
+
+    engine = database(Own)
+    with Session(engine) as plain:
+        plain.add(Parcel(key=value, within_key=value, name="a"))
+        plain.commit()
+    refs = RefRegistry(store=MemoryStore())
+    with RefSession(engine, conversation=refs.conversation("chat")) as session:
+        parcel = session.scalars(select(Parcel)).one()
+        parcel.name = "b"
+        session.commit()
+        assert (session.scalars(select(Parcel.name)).all(), parcel.parcels) == (["b"], [parcel])
+        if type_ is Coded:
+            for read in (lambda: parcel.key, lambda: parcel.within_key):
+                with pytest.raises(KeyColumnError, match="python_type"):
+                    read()
+        else:
+            assert (parcel.key, parcel.within_key) == ("parcel_1", "parcel_1")
+            assert session.scalars(select(Parcel).where(Parcel.key == "parcel_1")).one() is parcel
+            assert session.get(Parcel, "parcel_1") is parcel
+        tools = Toolset([Parcel])
+        rows = tools.call(session, "db_read", {"table": "parcels"})["rows"]
+        own = "_ref" if type_ is Coded else "key"
+        assert (rows[0][own], rows[0]["name"]) == ("parcel_1", "b")
+    engine.dispose()

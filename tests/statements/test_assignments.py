@@ -54,6 +54,7 @@ FROM_STATEMENT = [
     select(as_names().cte()),
     text("select id, id::text as name from recipes"),
     text("select id, upper(id::text) as name from recipes"),
+    text("select id, id::text as name from recipes").columns(id=Uuid, name=String),
     update(Recipe).values(name=cast(Recipe.id, String)).returning(Recipe),
 ]
 
@@ -111,6 +112,8 @@ def test_an_instance_that_was_refused_has_no_key(session: RefSession) -> None:
         as_names(Recipe.name),
         as_names(func.upper(Recipe.name).label("name")),
         text("select id, upper(name) as name from recipes"),
+        text("select id, name from recipes").columns(id=Uuid, name=String),
+        text("select id, name from recipes").columns(Recipe.id, Recipe.name),
         select(as_names(Recipe.name).subquery()),
         select(literal_column("recipes.id").label("id"), Recipe.name),
         update(Recipe).values(name="SOUP").returning(Recipe),
