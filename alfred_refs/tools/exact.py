@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -62,6 +63,9 @@ _PARSERS: Mapping[type[TypeEngine[Any]], Callable[[str], Any]] = {
 }
 
 
+_ARRAY_TOKEN = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|[{}]|[^{},"]+', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
 # Python type of an array's items -> what makes one of its JSON
 _ITEMS: Mapping[Any, Callable[[Any], Any]] = {
     uuid.UUID: uuid.UUID,
@@ -87,6 +91,30 @@ def _array(item: Callable[[Any], Any], text: str) -> list[Any]:
 
     parsed: list[Any] = items(json.loads(text, parse_float=Decimal))
     return parsed
+
+
+def split_array(text: str) -> list[Any]:
+    """Return the items of an array that PostgreSQL has printed: texts, `None` and lists.
+
+    >>> split_array('{a,"b, c",NULL}')
+    ['a', 'b, c', None]
+    >>> split_array('[0:1][1:1]={{1},{2}}')
+    [['1'], ['2']]
+    """
+    outer: list[Any] = []
+    open_lists = [outer]
+    for token in _ARRAY_TOKEN.finditer(text, text.find("{")):
+        if token[0] == "{":
+            open_lists.append([])
+            open_lists[-2].append(open_lists[-1])
+        elif token[0] == "}":
+            open_lists.pop()
+        elif token["quoted"] is not None:
+            open_lists[-1].append(_ESCAPED.sub(r"\1", token["quoted"]))
+        else:
+            open_lists[-1].append(None if token[0] == "NULL" else token[0])
+    [items] = outer
+    return list(items)
 
 
 def is_text_needed(type_: TypeEngine[Any]) -> bool:

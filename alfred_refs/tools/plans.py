@@ -35,15 +35,17 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Column, DateTime, Enum, String, Table
+from sqlalchemy import ARRAY, Column, DateTime, Enum, String, Table
 from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
-from alfred_refs.mapping import EntityKey, Key, KeyColumn
-from alfred_refs.mapping.columns import stored_type
+from alfred_refs.mapping import EntityKey, Key, KeyColumn, undecorated_type
+from alfred_refs.mapping.columns import Values, stored_type
+from alfred_refs.mapping.key_columns import items_of
 from alfred_refs.tools.effects import Image, RowChange, images_of
-from alfred_refs.tools.exact import is_text_needed, read_exact
+from alfred_refs.tools.exact import is_text_needed, read_exact, split_array
 from alfred_refs.tools.serialization import as_shown, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
 
@@ -258,6 +260,8 @@ def _field(value: Any, action: Action) -> str:
 def _value(value: Any) -> str:
     if value is None:
         return "nothing"
+    if isinstance(value, list) and all(isinstance(x, str) and _ROW.fullmatch(x) for x in value):
+        return f"[{', '.join(map(_value, value))}]"
     if not isinstance(value, str):
         return _seen(_line(json.dumps(value, ensure_ascii=False)))
     is_clear = _ROW.fullmatch(value) or not _AMBIGUOUS.search(value)
@@ -383,9 +387,8 @@ class Namer:
             column = None if table is None else table.columns.get(attribute)
             for image in (change.before, change.after):
                 text = None if image is None else image.get(name)
-                if column is not None and text is not None:
-                    pair = _referred_pair(column, text)
-                    yield from [] if pair is None else [pair]
+                if column is not None and column.key is not None and text is not None:
+                    yield from _referred_pairs(column.key, text)
 
     def fields(self, named: Named) -> tuple[dict[str, Any], int]:
         """Return what a person is shown of a change, and how many columns are not shown."""
@@ -410,33 +413,55 @@ class Namer:
         """Return a stored value as a person is shown it."""
         if text is None:
             return None
-        if column.key is not None:
-            pair = _referred_pair(column, text)
-            ref = None if pair is None else self.refs.get(pair)
-            if ref is None:
-                return _NO_REF
-            label = self.labels.get(ref)
-            return ref if label is None else f"{quoted(label)} ({ref})"
         try:
-            return as_shown(self._value(column, change.table.columns[name], text))
+            if column.key is not None:
+                return self._row(column.key, split_array(text) if column.key.array else text)
+            return as_shown(self._value(column, change.table.columns[name].type, text))
         except (ValueError, TypeError, LookupError, ArithmeticError):
             return text
 
-    def _value(self, column: ToolColumn, stored: Column[Any], text: str) -> Any:
-        family = column.values.family
-        if family == "json":
+    def _value(self, column: ToolColumn, type_: TypeEngine[Any], text: str) -> Any:
+        array, item = undecorated_type(type_), column.values
+        if isinstance(array, ARRAY) and item.item is not None:
+            while item.item is not None:
+                item = item.item
+            return self._items(item, array.item_type, split_array(text))
+        if item.family == "json":
             return column.document(json.loads(text))
-        if family == "boolean":
+        return self._scalar(item, type_, text)
+
+    def _items(self, values: Values, type_: TypeEngine[Any], items: Any) -> Any:
+        if isinstance(items, list):
+            return [self._items(values, type_, each) for each in items]
+        return None if items is None else self._scalar(values, type_, items)
+
+    def _scalar(self, values: Values, type_: TypeEngine[Any], text: str) -> Any:
+        if values.family == "json":
+            return json.loads(text)
+        if values.family == "boolean":
             return text in ("true", "t", "1")
-        if family == "number":
+        if values.family == "number":
             return int(text) if re.fullmatch(r"-?\d+", text) else text
-        if is_text_needed(stored.type):
-            value = read_exact(stored.type, text)
-            return value if isinstance(value, str) else column.show(value)
-        if isinstance(stored_type(stored.type), String | Enum):
-            process = stored.type.result_processor(self.dialect, None)
-            return column.show(process(text) if process else text)
+        if is_text_needed(type_):
+            value = read_exact(type_, text)
+            return value if isinstance(value, str) else values.show_one(value)
+        if isinstance(stored_type(type_), String | Enum):
+            process = type_.result_processor(self.dialect, None)
+            return values.show_one(process(text) if process else text)
         return text
+
+    def _row(self, key: KeyColumn, text: Any) -> Any:
+        """Return the name of the row that a stored key names, or those of an array."""
+        if isinstance(text, list):
+            return [self._row(key, each) for each in text]
+        if text is None:
+            return None
+        pair = _referred_pair(key, text)
+        ref = None if pair is None else self.refs.get(pair)
+        if ref is None:
+            return _NO_REF
+        label = self.labels.get(ref)
+        return ref if label is None else f"{quoted(label)} ({ref})"
 
 
 def attributes_of(table: Table) -> Mapping[str, str]:
@@ -448,10 +473,16 @@ def attributes_of(table: Table) -> Mapping[str, str]:
     return {column.name: name for column, name in names.items()}
 
 
-def _referred_pair(column: ToolColumn, text: str) -> EntityKey | None:
-    """Return the row that a key column's stored value names."""
-    key = column.key
-    if key is None or key.array or key.alternate is not None:
+def _referred_pairs(key: KeyColumn, text: str) -> Iterator[EntityKey]:
+    """Yield the rows that a key column's stored value names: several if it is an array."""
+    for each in items_of(split_array(text)) if key.array else [text]:
+        pair = None if each is None else _referred_pair(key, each)
+        yield from () if pair is None else (pair,)
+
+
+def _referred_pair(key: KeyColumn, text: str) -> EntityKey | None:
+    """Return the row that a stored key names."""
+    if key.alternate is not None:
         return None
     try:
         return key.entity, _key(key, text)

@@ -151,7 +151,7 @@ def test_edited_lists(desk_of: Desks, engine: Engine, name: str) -> None:
                 '- route stop "pier" (route_stop_1)',
                 '- route stop "mill" (route_stop_2): position: 1 -> 0',
             ],
-            "tags": ["Change 1 route.", '- route "North" (route_1): tags: {a,b} -> {b}'],
+            "tags": ["Change 1 route.", '- route "North" (route_1): tags: ["a", "b"] -> ["b"]'],
             "notes": [
                 "Change 1 route.",
                 '- route "North" (route_1): notes: [{"x": 1}, {"x": 2}] -> [{"x": 2}]',
