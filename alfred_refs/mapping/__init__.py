@@ -26,6 +26,7 @@ from .entities import ClassKeys as ClassKeys, Entities as Entities
 from .key_columns import (
     KeyColumn as KeyColumn,
     column_named as column_named,
+    items_of as items_of,
     key_table as key_table,
     key_type_of as key_type_of,
     key_value as key_value,

@@ -41,9 +41,8 @@ from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
-from alfred_refs.mapping import EntityKey, Key, KeyColumn, undecorated_type
+from alfred_refs.mapping import EntityKey, Key, KeyColumn, items_of, undecorated_type
 from alfred_refs.mapping.columns import Values, stored_type
-from alfred_refs.mapping.key_columns import items_of
 from alfred_refs.tools.effects import Image, RowChange, images_of
 from alfred_refs.tools.exact import is_text_needed, read_exact, split_array
 from alfred_refs.tools.serialization import as_shown, replace_keys
