@@ -145,16 +145,17 @@ class Toolset:
         policy: the registry's, if it has one of its own.
         hooks: hooks of the application, by class.
         read_only: classes that a model may only read, and attributes that are shown and not
-            written.
+            written; of a many-to-many relationship, the reverse one too.
         verbs: by class, which of `"create"`, `"update"` and `"delete"` a model may use; all of
             them by default.
         hidden: mapped attributes that a model never sees.
         labels: whether refs to other rows come with the labels of these rows: next to each
             (`"inline"`), once in each answer (`"legend"`), or not at all (`"none"`).
         deduplicate: by class, the attributes that identify new rows of one call: of several equal
-            ones the last wins.
+            ones the last wins, and `merged` in the answer reports it.
         limits: how much an answer shows.
-        max_written: how many rows one call may change.
+        max_written: how many rows one call may change. Rows of a list that only move are not
+            counted.
         expect: whether a write must (`"required"`) or may (`"optional"`) give the labels of the
             rows that it names by refs, in `expect` and next to refs in data. One wrong digit in a
             ref may otherwise change another row.

@@ -76,14 +76,21 @@ def test_the_programs_return_what_the_pages_show(engine: Engine) -> None:
     [
         ("reading", [*tools.DbRead.model_fields]),
         ("writing", [*tools.DbCreate.model_fields, *tools.DbUpdate.model_fields]),
-        ("tools", [n for n in tools.Toolset.__init__.__annotations__ if n != "return"]),
     ],
 )
 def test_the_pages_have_a_row_for_each_argument(page: str, names: list[str]) -> None:
-    """Of a read, of writes, and of a toolset."""
+    """Of a read, and of writes."""
     rows = re.findall(r"^\| (`.*?`) \|", _text(page), re.MULTILINE)
 
     assert {*names} <= {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_page_names_each_option_of_a_toolset() -> None:
+    """By the reader's aim; the reference describes them."""
+    options = {*inspect.signature(tools.Toolset).parameters} - {"models"}
+    named = set(re.findall(r"`(\w+)[`=]", _text("tools").split("## Definitions")[0]))
+
+    assert options - named == set()
 
 
 # the codes of errors
