@@ -29,7 +29,7 @@ DOORS = (
 )
 """The modules from which applications import."""
 
-_ENTRY = re.compile(r"^\.\. (?:auto\w+|py:data):: ([\w.]+)$", re.MULTILINE)
+_ENTRY = re.compile(r"^\.\. (?:auto(?!module)\w+|py:data):: ([\w.]+)$", re.MULTILINE)
 
 
 def public() -> Iterator[str]:
