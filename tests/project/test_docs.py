@@ -93,16 +93,16 @@ class Plate(PlateBase):
 
 
 def test_replicas_are_read_and_nothing_else(engine: Engine) -> None:
-    """By the last programs of the page on poolers; a connection that only reads is the replica."""
+    """By the last program of the page on poolers; a connection that only reads is the replica."""
     PlateBase.metadata.create_all(engine)
     RefRegistry(engine).create_tables()
     replica = create_engine(engine.url, execution_options={"postgresql_readonly": True})
     sent: list[str] = []
     event.listen(replica, "before_cursor_execute", lambda *given: sent.append(given[2]))
     names = {"primary": engine, "replica": replica, "toolset": Toolset([Plate])}
-    programs, expected = zip(*readme.page_programs(DOCS / "poolers.md")[-2:], strict=True)
+    program, expected = readme.page_programs(DOCS / "poolers.md")[-1]
 
-    assert tuple(readme.run(program, names) for program in programs) == expected
+    assert readme.run(program, names) == expected != ""
     assert len(sent) > 1
     replica.dispose()
 
