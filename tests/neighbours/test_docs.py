@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from opentelemetry.metrics import NoOpCounter, NoOpHistogram, NoOpMeter
 from sqlalchemy import Engine, Pool, event, select
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlmodel import SQLModel
@@ -36,45 +35,6 @@ def call(app: Any, method: str, path: str, body: object = None) -> Any:
             return (await client.request(method, path, json=body)).json()
 
     return asyncio.run(send())
-
-
-class PrintingMeter(NoOpMeter):
-    """What an exporter would be sent, without what differs each time."""
-
-    def create_counter(self, name: str, *args: Any, **options: Any) -> Any:
-        """Return a counter that prints what is added to it."""
-        return PrintingCounter(name, *args, **options)
-
-    def create_histogram(self, name: str, *args: Any, **options: Any) -> Any:
-        """Return a histogram that prints that there was something."""
-        return PrintingHistogram(name, *args, **options)
-
-
-class PrintingCounter(NoOpCounter):
-    """Prints what is added to it."""
-
-    def __init__(self, name: str, unit: str = "", description: str = "") -> None:
-        super().__init__(name, unit, description)
-        self.name = name
-
-    def add(self, amount: float, attributes: Any = None, context: Any = None) -> None:
-        """Print it."""
-        super().add(amount, attributes, context)
-        print(f"{self.name} +{amount} {attributes or {}}")  # noqa: T201  # is read
-
-
-class PrintingHistogram(NoOpHistogram):
-    """Prints that something was recorded."""
-
-    def __init__(self, name: str, *args: Any, **options: Any) -> None:
-        super().__init__(name, *args, **options)
-        self.name = name
-
-    def record(self, amount: float, attributes: Any = None, context: Any = None) -> None:
-        """Print it."""
-        super().record(amount, attributes, context)
-        assert 0 < amount < 60
-        print(f"{self.name} {attributes}")  # noqa: T201  # is read
 
 
 def show_span(span: KeptSpan) -> None:
@@ -127,7 +87,6 @@ def test_the_page_prints_what_it_says(program: str, promised: str, tables: Engin
             "provider": Provider(on_end=show_span),
             "call": call,
             "engine": tables,
-            "meter": PrintingMeter("alfred_refs"),
             "registry": RefRegistry(tables),
             "scoped_session": scoped_session,
             "select": select,

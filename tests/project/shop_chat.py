@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 Names = dict[str, Any]
@@ -95,22 +94,10 @@ async def talk(names: Names) -> tuple[str, list[tuple[int, bool]]]:
             await client.get("/chats/chat-7/rows/product_2", headers=_by(customer))
             for customer in (ann, bob)
         ]
+    await names["engine"].dispose()
     target = f"/products/{lamp}"
     followed = [(page.status_code, page.headers.get("location") == target) for page in pages]
     return "".join(f"{line}\n" for line in read), followed
-
-
-async def old_messages(names: Names) -> str:
-    """Return the history of an older chat as the page takes it over, one message a line."""
-    async with async_sessionmaker(names["engine"])() as session:
-        order = (await session.scalars(select(names["Order"]))).one()
-    history = [
-        {"role": "user", "content": "Is my lamp on its way?"},
-        {"role": "tool", "content": json.dumps({"id": str(order.id), "count": order.count})},
-        {"role": "assistant", "content": f"Yes: {order.id}. Another is {uuid.uuid4()}."},
-    ]
-    taken = await names["taken_over"]("chat-3", order.customer_id, history)
-    return "".join(f"{message}\n" for message in taken)
 
 
 def _by(customer: uuid.UUID) -> dict[str, str]:

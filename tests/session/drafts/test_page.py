@@ -20,4 +20,4 @@ def test_the_programs_print_what_the_page_says(engine: Engine) -> None:
     names["session"].close()
 
     assert printed == expected
-    assert len([text for text in printed if text]) == 5
+    assert len([text for text in printed if text]) == 4
