@@ -160,13 +160,13 @@ class KeyColumn:
         """Convert a key to this column's Python type."""
         return str(key) if self.as_text else key
 
-    def fits(self, value: Any) -> bool:
-        """Return whether a value is not text in a column of UUIDs or integers, nor the reverse."""
-        is_fixed = self.key_type != "string" and not self.array and self.alternate is None
-        return not is_fixed or isinstance(value, str) == self.as_text
+    @property
+    def has_one_type(self) -> bool:
+        """Whether each value is text if `as_text`, and no text otherwise."""
+        return self.key_type != "string" and not self.array and self.alternate is None
 
     def converted(self, value: Any) -> Any:
-        """Return a value that does not fit in the column's Python type, if it spells a key."""
+        """Return a value of another Python type in the column's, if it spells a key."""
         text = str(value)
         if self.key_type == "uuid":
             return self.from_key(uuid.UUID(text)) if spells_uuid(text) else value

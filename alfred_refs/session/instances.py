@@ -621,12 +621,19 @@ class Boundary:
         A default may return text for a UUID, which the driver takes. The identity that SQLAlchemy
         makes next, after the event `after_flush`, is then that of the row when it is loaded.
         """
+        checked: dict[type[Any], list[tuple[str, KeyColumn]]] = {}
         for state in states:
-            if state.class_ in self.classes or state.class_ in self._with_alternates:
-                for name, column in self._entities.of_class(state.class_).all.items():
-                    value = state.dict.get(name)
-                    if value is not None and not column.fits(value):
-                        state.dict[name] = column.converted(value)
+            columns = checked.get(state.class_)
+            if columns is None:
+                is_known = state.class_ in self.classes or state.class_ in self._with_alternates
+                every = self._entities.of_class(state.class_).all if is_known else {}
+                columns = [pair for pair in every.items() if pair[1].has_one_type]
+                checked[state.class_] = columns
+            values = state.dict
+            for name, column in columns:
+                value = values.get(name)
+                if value is not None and isinstance(value, str) is not column.as_text:
+                    values[name] = column.converted(value)
 
     def leave(self, state: State) -> None:
         """Note that an instance has no row: rolled back, deleted, or expunged before its flush.

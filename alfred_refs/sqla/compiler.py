@@ -63,7 +63,7 @@ from sqlalchemy.sql.selectable import (
 from sqlalchemy.sql.util import surface_selectables_only
 
 from alfred_refs.sqla.mappers import deannotated_table, mapper_of_table
-from alfred_refs.sqla.statements import update_on_conflict
+from alfred_refs.sqla.statements import update_on_conflict, write_target
 
 # Rules
 
@@ -436,7 +436,7 @@ class _ConfiningCompiler:
         return text
 
     def visit_delete(self, delete_stmt: Any, **options: Any) -> Any:
-        table = delete_stmt.table
+        table = _target_of(delete_stmt)
         with self._covering(_without_tables([table])):
             return super().visit_delete(  # type: ignore[misc]
                 self._with_writable(delete_stmt, table), **options
@@ -552,15 +552,14 @@ def _with_criteria(
 
 
 def _target_of(statement: Any) -> Any:
-    """Return the table that an UPDATE or INSERT writes.
+    """Return the table that an UPDATE, INSERT or DELETE writes.
 
     For a joined subclass the ORM executes one statement on the class for each of its tables, and
     names the table in an annotation.
     """
     annotations = statement._annotations
-    return annotations.get(
-        "_emit_update_table", annotations.get("_emit_insert_table", statement.table)
-    )
+    table, _ = write_target(statement)
+    return annotations.get("_emit_update_table", annotations.get("_emit_insert_table", table))
 
 
 def _without_tables(froms: Iterable[FromClause]) -> list[FromClause]:

@@ -45,6 +45,7 @@ from sqlalchemy import (
     Delete,
     Executable,
     Insert,
+    Join,
     Select,
     Update,
     Values,
@@ -318,7 +319,10 @@ def write_target(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
     """
     # Pinned by `test_a_write_tells_its_table_and_its_class`.
     table = statement.table
-    return table, table._annotations.get("parentmapper")
+    mapper = table._annotations.get("parentmapper")
+    # a class with `with_polymorphic` is selected from a join; the ORM writes its own table
+    is_join = mapper is not None and isinstance(table, Join)
+    return mapper.local_table if is_join else table, mapper
 
 
 def values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     UniqueConstraint,
+    delete,
     func,
     insert,
     select,
@@ -335,3 +336,60 @@ def test_a_table_is_told_from_one_of_its_name_in_a_schema(things: Engine) -> Non
         ):
             with pytest.raises(UnconfinedError, match=r"table 'one\.things' in this place"):
                 session.execute(upserted)
+
+
+class Wide(DeclarativeBase):
+    """Declarative base of classes that are read with their subclasses' columns."""
+
+
+class Animal(Wide):
+    """Is selected from a join, and written to its own table."""
+
+    __tablename__ = "wide_animals"
+    __mapper_args__ = {  # noqa: RUF012
+        "polymorphic_on": "sort",
+        "polymorphic_identity": "animal",
+        "with_polymorphic": "*",
+    }
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    owner: Mapped[int]
+    sort: Mapped[str]
+    name: Mapped[str]
+
+
+class Cat(Animal):
+    """Has a table of its own."""
+
+    __tablename__ = "wide_cats"
+    __mapper_args__ = {"polymorphic_identity": "cat"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(ForeignKey("wide_animals.id"), primary_key=True)
+
+
+@pytest.mark.parametrize("synchronize", ["auto", "fetch", False])
+def test_a_write_to_a_class_with_polymorphic_columns_is_confined(
+    owned_engine: Engine, synchronize: Any
+) -> None:
+    """UPDATE and DELETE of a class whose rows are selected from a join."""
+    Wide.metadata.create_all(owned_engine)
+    with Session(owned_engine) as plain:
+        plain.add_all([Cat(owner=1, name="a"), Animal(owner=1, name="b")])
+        plain.add_all([Animal(owner=2, name="c")])
+        plain.commit()
+    options = {"synchronize_session": synchronize}
+    try:
+        with RefSession(owned_engine, owner=Ownership({Animal: "owner"}).of(1)) as session:
+            changed = update(Animal).where(Animal.name != "a").values(name="z")
+            session.execute(changed, execution_options=options)
+            with pytest.raises(UnconfinedError):
+                session.execute(update(Animal).values(owner=2), execution_options=options)
+            session.execute(
+                delete(Animal).where(Animal.sort == "animal"), execution_options=options
+            )
+            session.commit()
+        with Session(owned_engine) as plain:
+            found = plain.execute(select(Animal.owner, Animal.name).order_by(Animal.name)).all()
+        assert found == [(1, "a"), (2, "c")]
+    finally:
+        Wide.metadata.drop_all(owned_engine)
