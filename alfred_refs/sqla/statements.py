@@ -321,8 +321,9 @@ def write_target(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
     table = statement.table
     mapper = table._annotations.get("parentmapper")
     # a class with `with_polymorphic` is selected from a join; the ORM writes its own table
-    is_join = mapper is not None and isinstance(table, Join)
-    return mapper.local_table if is_join else table, mapper
+    if mapper is not None and isinstance(table, Join):
+        table = mapper.local_table
+    return table, mapper
 
 
 def values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
