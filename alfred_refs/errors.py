@@ -1155,6 +1155,7 @@ _WITHOUT_PREPARED = {
 # accepts no writes, or a role that may not write.
 _REMEDIES = {
     "0A000": "it may be a standby, which accepts no writes: give RefRegistry the primary's engine",
+    "22": "give numbers in range, and text without NUL and without half of a surrogate pair",
     "25006": "it accepts no writes: give RefRegistry the primary's engine",
     "26000": _UNPREPARED,
     "42P05": _UNPREPARED,

@@ -58,7 +58,7 @@ from pydantic import (
 )
 
 from alfred_refs.errors import ContextError
-from alfred_refs.mapping import parse_draft_ref, parse_ref
+from alfred_refs.mapping import is_storable, parse_draft_ref, parse_ref
 from alfred_refs.tools import TOOLS, Toolset
 
 StepType = Literal["read", "write", "analyze", "generate"]
@@ -211,10 +211,18 @@ def _check_row_ref(text: str) -> str:
     return text
 
 
+def _check_line(text: str) -> str:
+    if not is_storable(text):
+        raise ValueError("leave out the characters that cannot be stored")
+    return text
+
+
 AnyRef = Annotated[str, AfterValidator(_check_ref)]
 RowRef = Annotated[str, AfterValidator(_check_row_ref)]
 # line ends inside stay: a key that is split by one is found, and one split by a space is not
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Line = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_check_line)
+]
 
 
 class Curated(_Action):

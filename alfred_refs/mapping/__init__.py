@@ -64,6 +64,7 @@ from .text import (
     escape_surrogates as escape_surrogates,
     has_marks as has_marks,
     head as head,
+    is_storable as is_storable,
     key_spellings as key_spellings,
     marks_in as marks_in,
     redact_keys as redact_keys,

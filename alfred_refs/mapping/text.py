@@ -138,6 +138,11 @@ def escape_surrogates(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def is_storable(text: str) -> bool:
+    """Return whether PostgreSQL can store a text: without NUL and lone surrogates."""
+    return "\0" not in text and (text.isascii() or _SURROGATE.search(text) is None)
+
+
 KEY_MARGIN = 100
 """Characters after a cut in which a key that the cut goes through ends, in every spelling."""
 

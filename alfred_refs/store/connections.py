@@ -47,7 +47,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import ClauseElement, Compiled, Connection, Dialect, Engine, Executable, event
-from sqlalchemy.exc import DBAPIError, OperationalError, TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    OperationalError,
+    TimeoutError as PoolTimeoutError,
+)
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from alfred_refs import sqla
@@ -120,6 +125,8 @@ def fault_of(
         return Fault(RegistryBusyError(database))
     driver_error = error.orig if isinstance(error, DBAPIError) else error
     sqlstate = _sqlstate(driver_error)
+    if sqlstate is None and not connecting and _is_of_a_value(error):
+        return Fault(RegistryFailedError("a value that it cannot store", "22000", driver))
     if isinstance(error, DBAPIError):
         is_disconnect = error.connection_invalidated
         # an error without SQLSTATE was detected by the driver, not sent by the server
@@ -143,6 +150,13 @@ def fault_of(
         return Fault(RegistryTablesError(database))
     failure = RegistryFailedError(_primary_message(driver_error), sqlstate, driver)
     return Fault(failure, is_disconnect, sqlstate in _ROLLED_BACK)
+
+
+def _is_of_a_value(error: Exception) -> bool:
+    """Return whether a driver refused to send a value, such as text with NUL."""
+    nul = "NUL (0x00)"  # psycopg2 raises ValueError for it, which the dialect does not wrap
+    is_encoding = isinstance(error, UnicodeEncodeError | DataError)
+    return is_encoding or (isinstance(error, ValueError) and nul in str(error))
 
 
 def _sqlstate(error: BaseException | None) -> str | None:

@@ -36,6 +36,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from alfred_refs.conversation import Conversation, RefRegistry
 from alfred_refs.errors import RegistryBusyError, SetupError
+from alfred_refs.mapping import is_storable, parse_ref
 from alfred_refs.session import RefSession
 from alfred_refs.sqla import (
     AsyncFacade,
@@ -227,7 +228,8 @@ class BoundToolset:
                 answer has the code `plan_changed`. A call that needs a person still waits.
 
         Raises:
-            SetupError: the sessions are asynchronous, or an owner is missing or not expected.
+            SetupError: the sessions are asynchronous, an owner is missing or not expected, or
+                `user` or `call_id` has no text that can be stored.
         """
         if self.is_async:
             raise SetupError(
@@ -446,9 +448,9 @@ class BoundToolset:
             the answer for the model.
 
         Raises:
-            SetupError: as for `call`, or `by` is empty.
+            SetupError: as for `call`, or `by` has no text that can be stored.
         """
-        _check_person(by)
+        by = _name_of("by", by)
         return _repeated(lambda: self._approve(conversation, owner, call, by, plan))
 
     def _approve(
@@ -512,9 +514,9 @@ class BoundToolset:
             reason: why, for the model; keys in it are replaced.
 
         Raises:
-            SetupError: as for `call`, or `by` is empty.
+            SetupError: as for `call`, or `by` has no text that can be stored.
         """
-        _check_person(by)
+        by = _name_of("by", by)
         chat = self.conversation(conversation, owner)
         clean = None if reason is None else str(chat.scrub(reason))
         if _entry(chat, call) is None:
@@ -533,7 +535,7 @@ class BoundToolset:
             owner: as for `call`.
             call: its number.
         """
-        return ToolAnswer(answer_of(self.conversation(conversation, owner).calls.get(call)))
+        return ToolAnswer(answer_of(_entry(self.conversation(conversation, owner), call)))
 
     def history(
         self,
@@ -562,8 +564,13 @@ class BoundToolset:
             limit: the largest number to return.
             rows: which of the rows that each call has changed, by their places from 0; `None` for
                 all. A record that has not the last ones is not `is_complete`.
+
+        Raises:
+            UnknownRefError: `ref` does not have the form of a ref.
         """
         chat = self.conversation(conversation, owner)
+        if ref is not None and parse_ref(ref) is None:
+            raise chat.unknown_error(ref, None)
         entries = chat.calls.select(
             numbers=None if call is None else [call],
             turn=turn,
@@ -604,6 +611,9 @@ class BoundToolset:
             turn: only changes of this turn.
             ref: only changes of this row.
             limit: the number of calls to read, the last ones.
+
+        Raises:
+            UnknownRefError: as of `history`.
         """
         records = self.history(conversation, owner, turn=turn, ref=ref, limit=limit)
         return [
@@ -658,7 +668,7 @@ class BoundToolset:
         Raises:
             SetupError: as for `call`, or neither or both of `call` and `turn` are given.
         """
-        _check_person(by)
+        by = _name_of("by", by)
         if (call is None) is (turn is None):
             raise SetupError("undo() was not told what to undo", "give one of call= and turn=")
         given = self._session_arguments(conversation, owner, by)
@@ -729,8 +739,10 @@ class BoundToolset:
         call_id: str | None,
         plan: str | None = None,
     ) -> Request:
-        who = None if user is None else str(user)
-        return Request(tool, arguments, self._by or "model", who, call_id, plan=plan)
+        who = None if user is None else _name_of("user", user)
+        # some providers send an empty id with each call
+        id_ = _name_of("call_id", call_id) if call_id else None
+        return Request(tool, arguments, self._by or "model", who, id_, plan=plan)
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
         """Return the definitions of the tools.
@@ -882,9 +894,19 @@ def _was_rolled_back(error: DBAPIError) -> bool:
     return driver_error_fields(error)["sqlstate"] in _ROLLED_BACK
 
 
-def _check_person(by: str) -> None:
-    if not by:
-        raise SetupError("nobody was named who decides", "give by=, such as the user's id")
+def _name_of(argument: str, given: Any) -> str:
+    """Return the name of a person, or the id of a call, as text.
+
+    Raises:
+        SetupError: it has no text, or text that PostgreSQL cannot store.
+    """
+    text = str(given)
+    if not text or text == object.__repr__(given) or not is_storable(text):
+        raise SetupError(
+            f"{argument}= has no text, or has a character that PostgreSQL cannot store",
+            "give an id, such as str(user.id)",
+        )
+    return text
 
 
 def _entry(chat: Conversation, call: int) -> CallEntry | None:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from alfred_refs import ContextError
-from alfred_refs.context import decision_type
+from alfred_refs.context import UnderstandDecision, decision_type
 from alfred_refs.context.decisions import STEP_TYPES, ReasonCode, StepType
 from alfred_refs.tools import DbDelete, Ref, Toolset
 from tests.tools.conftest import MODELS
@@ -155,3 +155,12 @@ def test_tools_of_the_application_are_called_too() -> None:
     assert "look" not in json.dumps(decision_type("generate", toolset).model_json_schema())
     with pytest.raises(ValidationError):
         before.model_validate(asked)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800"])
+def test_lines_can_be_stored(text: str) -> None:
+    """A reason or constraint with NUL is refused before it comes to the registry."""
+    with pytest.raises(ValidationError, match="cannot be stored"):
+        UnderstandDecision.model_validate({"retain": [{"ref": "recipe_1", "reason": text}]})
+    with pytest.raises(ValidationError, match="cannot be stored"):
+        UnderstandDecision.model_validate({"constraints": [text]})

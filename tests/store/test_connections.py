@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
-from alfred_refs import PostgresStore
+from alfred_refs import PostgresStore, RefRegistry
+from alfred_refs.errors import RegistryFailedError
 from alfred_refs.store import Address
 from tests.store.test_postgres import (
     by_default,
@@ -168,4 +169,22 @@ async def test_work_that_is_done_is_done_though_its_connection_is_cut(
         for _ in range(3):  # psycopg2 says less on a connection's first return
             assert await greenlet_spawn(store.turn, CHAT) == 0
         assert await greenlet_spawn(store._own.run, answer_and_cut) == 7
+    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg", "psycopg_async"])
+@pytest.mark.parametrize("text", ["soup\0", "soup\ud800"])
+async def test_text_that_cannot_be_stored_is_a_typed_error(
+    engine: Engine, driver: str, text: str
+) -> None:
+    """The driver refuses it or the server does: the remedy is the same."""
+    url = engine.url.set(drivername=f"postgresql+{driver}")
+    is_async = driver in {"asyncpg", "psycopg_async"}
+    application = create_async_engine(url) if is_async else None
+    plain = create_engine(url) if application is None else application.sync_engine
+    registry = RefRegistry(plain)
+    with pytest.raises(RegistryFailedError, match="without NUL and without half") as raised:
+        await greenlet_spawn(lambda: list(registry.conversations(search=text)))
+    assert "soup" not in str(raised.value)
+    assert await greenlet_spawn(lambda: list(registry.conversations(search="soup"))) == []
     await (greenlet_spawn(plain.dispose) if application is None else application.dispose())

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.errors import SetupError
+from alfred_refs.errors import SetupError, UnknownRefError
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Journal, Toolset
@@ -500,3 +500,40 @@ def test_what_waits_is_not_undone(desk_of: Desks) -> None:
 
     assert refused is not None
     assert "call 1 is waiting" in refused["message"]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "a\ud800", object()])
+def test_people_have_names_that_can_be_stored(desk_of: Desks, stored: Stored, name: Any) -> None:
+    """Whoever acts, approves, rejects or undoes; the model is not told, and nothing is done."""
+    desk, before = desk_of(consent=RULES), stored()
+    desk.call("chat-7", None, "db_delete", DELETE)
+    acts: list[Callable[[], object]] = [
+        lambda: desk.call("chat-7", None, "db_update", UPDATE, user=name),
+        lambda: desk.plan("chat-7", None, "db_update", UPDATE, user=name),
+        lambda: desk.approve("chat-7", None, 1, by=name),
+        lambda: desk.reject("chat-7", None, 1, by=name),
+        lambda: desk.undo("chat-7", None, call=1, by=name),
+    ]
+    for act in acts:
+        with pytest.raises(SetupError, match="has no text"):
+            act()
+    assert stored() == before
+    assert [each.call for each in desk.approvals("chat-7")] == [1]
+
+
+def test_an_empty_id_names_no_call(desk_of: Desks) -> None:
+    """Some providers send one with each call: the second is not a repetition of the first."""
+    desk = desk_of()
+    made = [desk.call("chat-7", None, "db_create", CREATE, call_id="") for _ in range(2)]
+    first, second = (answer.value["rows"][0]["id"] for answer in made)
+    assert first != second
+
+
+def test_the_history_is_asked_for_by_refs(desk_of: Desks) -> None:
+    """A text that is no ref is an error, and a call that there is not has an answer."""
+    desk = desk_of()
+    for read in (desk.history, desk.changes):
+        with pytest.raises(UnknownRefError, match="'order 1' is not a known ref"):
+            read("chat-7", ref="order 1")
+        assert read("chat-7", ref="stall_order_9") == []
+    assert desk.answer("chat-7", None, 10**30).failed
