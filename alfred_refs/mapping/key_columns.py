@@ -69,7 +69,7 @@ from sqlalchemy import (
     inspect,
 )
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.dialects.postgresql import DOMAIN, HSTORE
 from sqlalchemy.exc import NoReferenceError
 from sqlalchemy.orm import Mapper, QueryableAttribute
 from sqlalchemy.types import TypeEngine
@@ -273,6 +273,13 @@ def _loaded_type(type_: TypeDecorator[Any]) -> type[Any] | None:
 def item_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
     """Return the SQL type of an array's items; return any other type itself."""
     return type_.item_type if isinstance(type_, ARRAY) else type_
+
+
+def holds_texts(type_: TypeEngine[Any]) -> bool:
+    """Return whether the values of a SQL type are lists or mappings of texts."""
+    type_ = undecorated_type(type_)
+    is_list = isinstance(type_, ARRAY) and python_type_of(undecorated_type(type_.item_type)) is str
+    return is_list or isinstance(type_, HSTORE)
 
 
 def is_ambiguous(type_: TypeEngine[Any]) -> bool:

@@ -99,32 +99,34 @@ def shown_refs_in(value: Any) -> Iterator[ShownRef]:
             yield from shown_refs_in(each)
 
 
-def with_shown_keys(value: Any, keys: Mapping[str, Key]) -> Any:
+def with_shown_keys(value: Any, keys: Mapping[str, Key], *, of_texts: bool = False) -> Any:
     """Return a value of a column of data with keys in place of the refs in it.
 
     Args:
         value: as the program gave it; it is not changed.
         keys: by ref.
+        of_texts: whether the column has lists or mappings of texts, and not documents.
     """
     if type(value) in _MARKED:
         return str(keys[value])
-    return _with_shown_leaves(value, keys) if any(shown_refs_in(value)) else value
 
+    def with_leaves(value: Any) -> Any:
+        if type(value) in _MARKED:
+            key = keys[value]
+            # JSON has numbers, and neither UUIDs nor tuples
+            is_number = type(value) is ShownRef and isinstance(key, int) and not of_texts
+            return key if is_number else str(key)
+        if isinstance(value, Mapping):
+            return {
+                str(keys[name]) if type(name) in _MARKED else name: with_leaves(each)
+                for name, each in value.items()
+            }
+        for kind in (list, tuple, set, frozenset):
+            if isinstance(value, kind):
+                return kind(map(with_leaves, value))
+        return value
 
-def _with_shown_leaves(value: Any, keys: Mapping[str, Key]) -> Any:
-    if type(value) in _MARKED:
-        key = keys[value]
-        # JSON has numbers, and neither UUIDs nor tuples
-        return key if type(value) is ShownRef and isinstance(key, int) else str(key)
-    if isinstance(value, Mapping):
-        return {
-            str(keys[name]) if type(name) in _MARKED else name: _with_shown_leaves(each, keys)
-            for name, each in value.items()
-        }
-    for kind in (list, tuple, set, frozenset):
-        if isinstance(value, kind):
-            return kind(_with_shown_leaves(each, keys) for each in value)
-    return value
+    return with_leaves(value) if any(shown_refs_in(value)) else value
 
 
 @dataclass(frozen=True, slots=True, order=True)

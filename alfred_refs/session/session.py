@@ -391,7 +391,7 @@ class RefSession(sqla.HookedSession):
             self._translation.transactions.note_writing()
             if not self._translation.boundary.raw:
                 mappings = self._translation.boundary.pending.records(mapped.class_, mappings)
-                mappings = self._translation.with_copied_keys(mappings)
+                mappings = self._translation.with_copied_keys(mapped, mappings)
         if self._confinement is not None and not self._confinement.is_lifted:
             guard = WriteGuard(self._confinement, self)
             mappings = guard.confine_records(mapped, mappings, new=new)

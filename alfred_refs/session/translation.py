@@ -55,14 +55,14 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import CircularDependencyError, IntegrityError
-from sqlalchemy.orm import ORMExecuteState, Session
+from sqlalchemy.orm import Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.caches import ExpectedRef
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn, root_of
+from alfred_refs.mapping.key_columns import KeyColumn, holds_texts, root_of
 from alfred_refs.mapping.keys import (
     DRAFT,
     EntityKey,
@@ -277,10 +277,14 @@ class Translation:
         if copied:
             keys = self.keys_of_shown(ref for *_, value in copied for ref in shown_refs_in(value))
             for state, name, value in copied:
-                sqla.replace_value(state, name, with_shown_keys(value, keys))
+                of_texts = holds_texts(state.mapper.column_attrs[name].columns[0].type)
+                stored = with_shown_keys(value, keys, of_texts=of_texts)
+                sqla.replace_value(state, name, stored)
 
-    def with_copied_keys(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return records with keys in place of refs that the program has copied into data.
+    def with_copied_keys(
+        self, mapper: Mapper[Any], records: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return records of a class with keys in place of refs that were copied into data.
 
         Raises:
             BadRefError: one is of another conversation.
@@ -289,8 +293,12 @@ class Translation:
         if not refs:
             return records
         keys = self.keys_of_shown(refs)
+        texts = {each.key for each in mapper.column_attrs if holds_texts(each.columns[0].type)}
         return [
-            {name: with_shown_keys(value, keys) for name, value in record.items()}
+            {
+                name: with_shown_keys(value, keys, of_texts=name in texts)
+                for name, value in record.items()
+            }
             for record in records
         ]
 

@@ -40,12 +40,13 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sqlalchemy import BindParameter, ClauseElement, Executable, Insert
+from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn
+from alfred_refs.mapping.key_columns import KeyColumn, holds_texts
 from alfred_refs.mapping.keys import Key, ShownRef, parse_ref, shown_refs_in, with_shown_keys
 from alfred_refs.statements.dataflow import (
     Flows,
@@ -53,6 +54,7 @@ from alfred_refs.statements.dataflow import (
     Mixture,
     ParameterTargets,
     RawColumn,
+    assignments_of,
     has_text,
     is_collection,
     mixture_error,
@@ -392,12 +394,14 @@ class DataRefs:
         records: lists of records of an INSERT, as `sqla.many_values_of` returns them.
         named: the values that come with the execution.
         refs: all that they hold.
+        texts: the names of parameters and columns that have lists or mappings of texts.
     """
 
     parameters: Mapping[str, Any]
     records: tuple[Sequence[Any], ...]
     named: Parameters
     refs: Sequence[ShownRef]
+    texts: frozenset[str]
 
     @classmethod
     def of(
@@ -425,44 +429,62 @@ class DataRefs:
             dict(sqla.conflict_values_of(statement)) if isinstance(statement, Insert) else {}
         )
         refs = [*shown_refs_in([parameters, records, named, [*conflict.values()]])]
-        return cls(parameters, records, named, refs)
+        texts = _names_of_texts(statement, values) if refs else frozenset()
+        return cls(parameters, records, named, refs, texts)
 
     def with_keys(
         self, statement: Executable, keys: Mapping[str, Key]
     ) -> tuple[Executable, Parameters]:
         """Return the statement and the parameters of the execution with keys in place of refs."""
         changed = {
-            name: with_shown_keys(value, keys)
+            name: with_shown_keys(value, keys, of_texts=name in self.texts)
             for name, value in self.parameters.items()
             if any(shown_refs_in(value))
         }
         if changed:
             statement = sqla.with_values(statement, changed)
         if any(shown_refs_in(self.records)):
-            copies = tuple([_record(each, keys) for each in records] for records in self.records)
+            copies = tuple(
+                [self._record(each, keys) for each in records] for records in self.records
+            )
             statement = sqla.with_many_values(statement, copies)
         conflict = (
             dict(sqla.conflict_values_of(statement)) if isinstance(statement, Insert) else {}
         )
         if any(shown_refs_in([*conflict.values()])):
             statement = sqla.with_conflict_values(
-                statement, _record(conflict, keys), lambda it: it
+                statement, self._record(conflict, keys), lambda it: it
             )
         if not self.named:
             return statement, self.named
         if isinstance(self.named, Mapping):
-            return statement, _record(self.named, keys)
-        return statement, [_record(each, keys) for each in self.named]
+            return statement, self._record(self.named, keys)
+        return statement, [self._record(each, keys) for each in self.named]
+
+    def _record(self, record: Any, keys: Mapping[str, Key]) -> Any:
+        """Return a record, by name or in order, with keys in place of the refs in its values."""
+        if not isinstance(record, Mapping):
+            return [with_shown_keys(each, keys) for each in record]
+        return {
+            name: with_shown_keys(each, keys, of_texts=getattr(name, "key", name) in self.texts)
+            for name, each in record.items()
+        }
+
+
+def _names_of_texts(statement: Executable, values: Sequence[BindParameter[Any]]) -> frozenset[str]:
+    columns, _ = writable_columns(statement)
+    names = {name for name, column in columns.items() if holds_texts(column.type)}
+    names |= {each.key for each in values if holds_texts(each.type)}
+    if isinstance(statement, UpdateBase):
+        names |= {
+            value.key
+            for column, value in assignments_of(statement)
+            if isinstance(value, BindParameter) and holds_texts(column.type)
+        }
+    return frozenset(names)
 
 
 _MAY_HOLD = (str, Mapping, list, tuple, set, frozenset)
-
-
-def _record(record: Any, keys: Mapping[str, Key]) -> Any:
-    """Return a record, by name or in order, with keys in place of the refs in its values."""
-    if isinstance(record, Mapping):
-        return {name: with_shown_keys(each, keys) for name, each in record.items()}
-    return [with_shown_keys(each, keys) for each in record]
 
 
 # One value

@@ -236,6 +236,20 @@ def test_a_number_is_stored_as_a_number_and_its_text_as_text(
     assert stored(runs, "name", "copied_orders") == ["41"]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_number_is_text_in_a_list_of_texts(
+    way: Callable[[RefSession, str, Any], None], session: RefSession, runs: Engine
+) -> None:
+    """Drivers take no number there, and a document has one."""
+    session.scalars(select(Run)).one().tags = []
+    assert session.scalars(select(Run.id)).all() == ["run_1"]
+
+    way(session, "tags", ["a", session.scalars(select(Order.id)).one()])
+    session.commit()
+
+    assert [each for each in stored(runs, "tags") if each] == [["a", "41"]]
+
+
 def test_listeners_of_flushes_store_keys(session: RefSession, runs: Engine) -> None:
     """An audit row that `before_flush` adds, and a document that it changes."""
 
