@@ -1,4 +1,4 @@
-"""An application with its own Alembic environment, set up as in `docs/registry.md`."""
+"""An application with its own Alembic environment, set up as the site says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from alembic.config import Config
 from sqlalchemy import Engine, MetaData, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-PAGE = Path(__file__).parents[1] / "docs" / "registry.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [DOCS / "registry.md", DOCS / "reference" / "alembic.md"]
 
 BY_THE_COMMAND = "By the command"
 BY_ITSELF = "By your own environment"
@@ -24,8 +25,9 @@ IN_A_SCHEMA = "In a schema of their own"
 
 
 def programs(section: str) -> list[str]:
-    """Return the programs in a section of the page, and complete those that belong in `env.py`."""
-    text = PAGE.read_text("utf-8").partition(f"\n### {section}\n")[2].partition("\n##")[0]
+    """Return the programs in a section of the pages, and complete those that belong in `env.py`."""
+    pages = "\n".join(page.read_text("utf-8") for page in PAGES)
+    text = pages.partition(f"# {section}\n")[2].partition("\n##")[0]
     found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     return [_environment(each) if "context.configure(" in each else each for each in found]
 

@@ -23,7 +23,7 @@ False
 
 While this module is imported, autogenerate raises `RegistryMigrationError` where it would mix the
 two ways, or lose rows; the `alembic` command prints it on one line. `RefRegistry.metadata` imports
-it. `docs/registry.md` describes both ways, and how to change from one to the other.
+it. `docs/registry.md` describes both ways, `docs/reference/alembic.md` how to change between them.
 
 Limits: nothing here connects to a database; everything runs on the connection of the environment,
 or writes SQL offline. Only tables whose names start with `alfred_refs_` are concerned.
