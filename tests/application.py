@@ -25,7 +25,7 @@ IN_A_SCHEMA = "In a schema of their own"
 
 
 def programs(section: str) -> list[str]:
-    """Return the programs in a section of the pages, and complete those that belong in `env.py`."""
+    """Return the programs in a section of the pages, completed if they belong in `env.py`."""
     pages = "\n".join(page.read_text("utf-8") for page in PAGES)
     text = pages.partition(f"# {section}\n")[2].partition("\n##")[0]
     found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
