@@ -410,12 +410,17 @@ def _decorated(type_: TypeDecorator[Any]) -> Values:
             accepted = values.accept_one(given)
         except (ValidationError, KeyError, TypeError):
             stored, loaded = _stored_and_loaded(type_, given)
-            if isinstance(given, list | dict) and isinstance(stored, str) and loaded == given:
-                return given  # a list or document that the type keeps as text
+            if isinstance(given, list | dict) and isinstance(stored, str):
+                if isinstance(loaded, set | frozenset):  # shown in any order
+                    is_same = sorted(map(str, loaded)) == sorted(map(str, given))
+                else:
+                    is_same = given in (loaded, plain_value(loaded))  # a tuple is a list
+                if is_same:
+                    return given  # a list or document that the type keeps as text
             raise
         stored, loaded = _stored_and_loaded(type_, accepted)
         is_kept = accepted in (stored, loaded)
-        if not is_kept and isinstance(loaded, list | tuple | set | dict):
+        if not is_kept and isinstance(loaded, list | tuple | set | frozenset | dict):
             raise UnfitValueError("a list or an object, as rows show it")  # of characters
         return accepted
 

@@ -137,6 +137,26 @@ class Joined(TypeDecorator[list[str]]):
         return None if value is None else value.split(",")
 
 
+class Tupled(Joined):
+    """The same as a tuple, which takes part in comparisons as it is."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        """Split a text."""
+        return None if value is None else tuple(value.split(","))
+
+
+class Unordered(Joined):
+    """The same as a set."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        """Split a text."""
+        return None if value is None else frozenset(value.split(","))
+
+
 class Elements(list[float]):
     """Compares as an array of NumPy does, which has no truth value."""
 
@@ -182,6 +202,8 @@ class Bill(Base):
     document: Mapped[Any] = mapped_column(Document, nullable=True)
     joined: Mapped[Any] = mapped_column(Joined, nullable=True)
     vector: Mapped[Any] = mapped_column(Vector, nullable=True)
+    tupled: Mapped[Any] = mapped_column(Tupled, nullable=True)
+    unordered: Mapped[Any] = mapped_column(Unordered, nullable=True)
     name: Mapped[Any] = mapped_column(_name, nullable=True)
     counts: Mapped[Any] = mapped_column(ARRAY(_count), nullable=True)
     names: Mapped[Any] = mapped_column(ARRAY(_name), nullable=True)
@@ -237,6 +259,8 @@ def one(**filter_: Any) -> dict[str, Any]:
         ("name", "Ann"),
         ("document", {"a": [1, None]}),
         ("joined", ["x", "y"]),
+        ("tupled", ["x", "y"]),
+        ("unordered", ["x"]),
         ("counts", [1, 2]),
         ("prices", [1.25, None]),
         ("days", [["2026-05-01"], ["2026-05-02"]]),
