@@ -56,7 +56,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted('select(Recipe).where(Recipe.parent_recipe_id.is_not_distinct_from("recipe_1"))'),
         unlisted("select(Recipe).where(Recipe.parent_recipe_id.is_(None))"),
         unlisted("select(Recipe).where(Recipe.parent_recipe_id != None)"),
-        Shape('select(Recipe).where(or_(Recipe.id == "recipe_1", Recipe.name == "E"))'),
+        unlisted('select(Recipe).where(or_(Recipe.id == "recipe_1", Recipe.name == "E"))'),
         unlisted('select(Order).where(Order.id == "order_2")'),
         Shape('select(Order).where(Order.id.between("order_1", "order_2"))'),
         unlisted('select(Order).where(Order.id > "order_1").order_by(Order.id)'),
@@ -115,7 +115,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         ),
         Shape('select(Recipe).where(Recipe.plans.any(MealPlan.instead_of == "recipe_5"))'),
         unlisted('select(MealPlan).where(MealPlan.recipe.has(Recipe.id == "recipe_2"))'),
-        Shape(
+        unlisted(
             "select(Recipe.name).where(exists().where(MealPlan.recipe_id == Recipe.id, "
             'MealPlan.instead_of == "recipe_1"))'
         ),
@@ -142,7 +142,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             'select(Recipe).where(Recipe.id == "recipe_2")))'
         ),
         unlisted('ancestors_of("recipe_4")'),
-        Shape('select(Recipe).where(Recipe.parent == session.get(Recipe, "recipe_1"))'),
+        unlisted('select(Recipe).where(Recipe.parent == session.get(Recipe, "recipe_1"))'),
         unlisted(
             'select(Recipe).where(Recipe.plans.contains(session.get(MealPlan, "meal_plan_2")))'
         ),
@@ -172,13 +172,13 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted('select(Preference).where(Preference.last_seen == "recipe_3")'),
         unlisted("select(Preference.id, Preference.favourites)"),
         unlisted("select(func.unnest(Preference.favourites))"),
-        Shape("select(Preference.favourites[1])"),
+        unlisted("select(Preference.favourites[1])"),
         Shape('update(Preference).values(favourites=["recipe_5"])'),
     ],
     "Rows": [
         unlisted("select(MealPlan.id, MealPlan.recipe_id, MealPlan.instead_of)"),
         Shape('select(MealPlan.recipe_id.label("r"))'),
-        Shape("select(MealPlan.__table__)"),
+        unlisted("select(MealPlan.__table__)"),
         unlisted("select(Recipe.name, MealPlan).join(MealPlan.recipe)"),
         unlisted("select(Preference.device, Preference.legacy_recipe_id)"),
         unlisted("select(Order.id, Order.number)"),
@@ -201,7 +201,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted(
             "select(case((MealPlan.day == None, MealPlan.recipe_id), else_=MealPlan.instead_of))"
         ),
-        Shape("select(func.first_value(Recipe.id).over(order_by=Recipe.name))"),
+        unlisted("select(func.first_value(Recipe.id).over(order_by=Recipe.name))"),
         unlisted("select(func.lag(Recipe.id).over(order_by=Recipe.name))"),
         Shape("select(func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)))"),
         unlisted("select(cast(Recipe.id, String))"),
@@ -211,7 +211,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted("select(select(MealPlan.recipe_id).limit(1).scalar_subquery())"),
         refused("select(func.concat(Recipe.id, '!'))"),
         unlisted("select(func.lower(cast(Recipe.id, String)))", by="UntranslatableError"),
-        refused("select(Order.id + 1)"),
+        unlisted("select(Order.id + 1)", by="UntranslatableError"),
         unlisted("select(func.sum(Order.id))", by="UntranslatableError"),
         unlisted("select(func.md5(cast(Recipe.id, String)))", by="UntranslatableError"),
         refused("select(func.coalesce(MealPlan.recipe_id, MealPlan.id))"),
@@ -227,7 +227,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
     "Text": [
         Shape('text("select name from recipes order by name")'),
         Shape('text("select recipe_id from meal_plans").columns(MealPlan.recipe_id)'),
-        Shape('select(Recipe).from_statement(text("select * from recipes"))'),
+        unlisted('select(Recipe).from_statement(text("select * from recipes"))'),
         unlisted('text("select id, name from recipes")'),
         Shape('text("select p.id, r.id from meal_plans p join recipes r on r.id = p.recipe_id")'),
         unlisted('select(text("recipes.id")).select_from(Recipe)'),
@@ -238,10 +238,10 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted('text("select array_agg(id) from recipes")'),
         Shape("text(\"select json_build_object('id', id) from recipes\")"),
         refused('text("select gen_random_uuid()")'),
-        refused('text("select max(id) from orders")'),
+        unlisted('text("select max(id) from orders")', by="UntranslatableError"),
     ],
     "Writes": [
-        Shape('insert(MealPlan).values(id=new, recipe_id="recipe_1")'),
+        unlisted('insert(MealPlan).values(id=new, recipe_id="recipe_1")'),
         unlisted('insert(MealPlan).values({MealPlan.id: new, MealPlan.recipe_id: "recipe_1"})'),
         unlisted('insert(MealPlan).values([{"id": new, "recipe_id": "recipe_1"}])'),
         Shape("insert(MealPlan)", '[{"id": new, "recipe_id": "recipe_1"}]'),
@@ -253,7 +253,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             "insert(MealPlan).returning(MealPlan.recipe_id)",
             '[{"id": new, "recipe_id": "recipe_1"}]',
         ),
-        Shape(
+        unlisted(
             'insert(recipe_tags).from_select(["recipe_id", "tag"], '
             'select(Recipe.id, Recipe.name).where(Recipe.id == "recipe_5"))'
         ),
@@ -286,7 +286,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
             'update(MealPlan).values(recipe_id=case((MealPlan.day == None, "recipe_3"), '
             'else_="recipe_4"))'
         ),
-        Shape(
+        unlisted(
             "update(MealPlan).where(MealPlan.recipe_id == Recipe.id, "
             'Recipe.parent_recipe_id == "recipe_1").values(instead_of=Recipe.parent_recipe_id)'
         ),
