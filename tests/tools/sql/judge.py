@@ -9,6 +9,7 @@ Refs in the text are replaced by the keys, and keys in its rows by refs.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -58,6 +59,8 @@ def judge(world: World, sql: str, owner: int = ANN, *, in_order: bool = False) -
     found = told["rows"]
     columns, expected = expected[0], _with_refs(expected[1:], found, world, owner)
     same = found == expected if in_order else _sorted(found) == _sorted(expected)
+    if told["more"]:  # the toolset's limit left out some
+        same = len(found) < len(expected) and not _counts(found) - _counts(expected)
     same = same and told["columns"] == columns
     return Verdict("same" if same else "different", told, [columns, *expected])
 
@@ -150,3 +153,7 @@ def _plain(value: Any, refs: Mapping[Any, str], entity: str | None) -> Any:
 
 def _sorted(rows: Sequence[Any]) -> list[str]:
     return sorted(map(repr, rows))
+
+
+def _counts(rows: Sequence[Any]) -> Counter[str]:
+    return Counter(map(repr, rows))
