@@ -13,25 +13,25 @@ A call passes through these modules, in this order:
 
 1. `toolset`: `Toolset.call` parses the arguments and opens the transaction (`call`). At the end it
    turns exceptions that the model can correct into error answers (`faults`, `errors`).
-2. `arguments`, `filters`: the JSON is repaired, checked against pydantic models, and refused if it
-   asks for too much or if a filter cannot be evaluated. No SQL is sent up to here.
+2. `arguments`, `filters`: the JSON is repaired and validated with pydantic models; a call that
+   exceeds the limits or has an invalid filter is refused. No SQL has been sent so far.
 3. `payload`, `preconditions`: marks in texts (`<recipe_1>`) become keys; `expect` and label fields
    are verified against the database.
 4. `reading`, `writing`, `lists` or `drafts` run the verb. They call the application's hooks
    (`rules`), build statements (`query`), and find the rows that a write changes through foreign
    keys and relationships (`cascades`).
-5. `answers` makes JSON of instances and adds labels; `serialization` replaces every key that is
-   left in a text.
+5. `answers` makes JSON of instances and adds labels; `serialization` replaces every remaining key
+   in texts.
 
 | module | contents |
 | --- | --- |
 | `toolset` | `Toolset`: dispatch of calls |
-| `bound` | `BoundToolset`: a session for each call; what people do with calls |
-| `ordering` | which calls of a process wait for which |
-| `supervision` | what becomes of a write: planned, approved, kept in the history |
+| `bound` | `BoundToolset`: a session for each call; approval, rejection and undo by people |
+| `ordering` | locks that order the calls of a process |
+| `supervision` | writes that are planned, wait for approval, or are kept in the history |
 | `effects` | the values of rows before and after a call |
-| `plans` | `Plan`: what a call does, in names |
-| `undo` | the opposite of what calls have changed |
+| `plans` | `Plan`: the effects of a call, in the names that the model uses |
+| `undo` | the inverse of the changes of calls |
 | `tables` | the tables that a model may use: columns, verbs, lists |
 | `definitions` | tool definitions for clients: JSON schemas, prompt text, application functions |
 | `arguments` | the JSON of a call: repair, pydantic models, shape errors |
@@ -40,19 +40,19 @@ A call passes through these modules, in this order:
 | `preconditions` | checks before a write: `expect`, labels, new rows that contradict themselves |
 | `call` | one call: transaction, session, resolved refs, activity |
 | `reading` | `db_read`, and the rows of prompts |
-| `exact` | dates and times that Python cannot hold, as text |
+| `exact` | dates and times outside of Python's range, as text |
 | `query` | statements of `db_read`: order, cursors, totals |
 | `writing` | `db_create`, `db_update`, `db_delete` |
-| `cascades` | rows that a delete or an update changes besides the rows it names |
+| `cascades` | other rows that a delete or an update changes |
 | `lists` | `db_edit_list`: lists edited by position |
-| `drafts` | drafts: read, filtered in memory, changed, discarded |
+| `drafts` | reads, filters, changes and discards drafts |
 | `answers` | rows of an answer: JSON of instances, related rows, labels |
 | `serialization` | the answer as JSON without keys: marks, cut texts, depth |
-| `visibility` | what read hooks hide of rows that are reached by way of others |
-| `rules` | hooks, and the database's constraints in words |
-| `faults` | exceptions to tool errors |
+| `visibility` | read hooks for rows that are reached through other rows |
+| `rules` | hooks, and descriptions of the database's constraints |
+| `faults` | translation of exceptions into tool errors |
 | `errors` | tool errors: code, message, data |
-| `sql` | `db_query`: a SELECT of the model's, rebuilt in SQLAlchemy |
+| `sql` | `db_query`: a SELECT written by the model, rebuilt in SQLAlchemy |
 """
 
 from alfred_refs.tools.answers import Limits as Limits

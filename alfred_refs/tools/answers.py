@@ -92,19 +92,19 @@ def number_items(
     paths: Paths | None = None,
     around: tuple[int, ...] = (),
 ) -> Any:
-    """Return a document with its lists as objects, with the positions of the items as names.
+    """Return a document in which lists are objects that map positions to items.
 
     `{"days": ["a", "b"]}` becomes `{"days": {"1": "a", "2": "b"}}` for the names `["days"]`,
-    because models count list items badly. A list directly inside of another stays a list: written
-    back, an object would be stored.
+    because models count list items badly. A list directly inside another list stays a list,
+    because an object would be stored if the model wrote it back.
 
     Args:
         value: the document.
-        names: of lists inside of each other.
-        column: of the document.
-        paths: of the items to keep; an item without such items inside is kept as a whole. `None`
-            keeps all.
-        around: the path of the item that the document is.
+        names: the names of nested lists, outermost first.
+        column: the column that contains the document.
+        paths: the items to keep; an item is kept as a whole if no path leads into it. `None` keeps
+            all items.
+        around: the path of the item, if the document is an item of a list.
     """
     if isinstance(value, list):
         numbered: dict[str, Any] = {}
@@ -125,7 +125,7 @@ def number_items(
 
 
 def paths_inside(paths: Paths | None, around: tuple[int, ...]) -> Paths | None:
-    """Return the paths to keep of a list inside of an item; `None` to keep it all."""
+    """Return the paths to keep in a list inside an item; `None` keeps the whole list."""
     if paths is None or not around or any(each[:-1] == around for each in paths):
         return paths
     return None
@@ -137,7 +137,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns and related rows to show of a table.
+    """The columns and related rows of a table to show.
 
     Attributes:
         table: the table.
@@ -155,7 +155,7 @@ class Shape:
         """Return the SELECT of all rows, refreshed from the database.
 
         Args:
-            exactly: whether it shows the texts of `exact_types` beside each row.
+            exactly: whether to also select the texts of `exact_types` for each row.
         """
         names = tuple(dict.fromkeys(column.name for column in (*self.columns, *self.also)))
         return self.table.statement((names, exactly), lambda: self._statement(exactly=exactly))
@@ -174,7 +174,7 @@ class Shape:
         return exact_types(self.table.model, (c.name for c in (*self.columns, *self.also)))
 
     def exact_texts(self, entity: Any) -> list[ColumnElement[Any]]:
-        """Return the expressions of these texts, for the class or an alias of it."""
+        """Return the SQL expressions of these texts, for the class or an alias of it."""
         return [select_exact(getattr(entity, name)) for name in self.exact_types()]
 
     def loaders(self, entity: Any, *, exactly: bool) -> list[ExecutableOption]:
@@ -182,7 +182,7 @@ class Shape:
 
         Args:
             entity: the class, or an alias of it.
-            exactly: whether columns that are loaded as texts are left out.
+            exactly: whether to leave out columns that are loaded as texts.
         """
         names = dict.fromkeys(
             [*self.table.identity, *(c.name for c in (*self.columns, *self.also))]
@@ -193,12 +193,12 @@ class Shape:
 
 
 def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[str] = ()) -> Shape:
-    """Return the shape for the names that a read asks for.
+    """Return the shape for the names in a read.
 
     Args:
         table: the table.
-        names: of columns, and of relationships (paths) whose rows are nested; `None` for all
-            columns that are shown by default.
+        names: columns, and relationships (paths) to nest; `None` for all columns that are shown by
+            default.
         include: more paths of relationships.
 
     Raises:
@@ -238,16 +238,16 @@ def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Sha
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a call may show, and how long it may take.
+    """The limits of one call: size of the answer, and time of a statement.
 
     Attributes:
-        rows: how many rows an answer shows, and how many related ones in each of them.
-        related: how many related rows it shows in all.
-        characters: how many characters of text it shows, approximately; the remaining rows are
-            left for the next read, and a write shows only their refs.
-        text: how many characters of one text are shown; a longer one is cut.
-        seconds: how long one statement of a call may take; `None` for the server's limit. A
-            shorter `statement_timeout` of the application stays in effect.
+        rows: the maximum number of rows in an answer, and of related rows in each of them.
+        related: the maximum number of related rows in the whole answer.
+        characters: the approximate maximum of characters of text; the remaining rows are left for
+            the next read, and a write shows only their refs.
+        text: the maximum number of characters of one text; a longer one is cut.
+        seconds: the time limit of one statement; `None` for the server's limit. A shorter
+            `statement_timeout` of the application stays in effect.
 
     Example:
         >>> toolset = Toolset([Recipe], limits=Limits(rows=1))
@@ -265,11 +265,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RelatedRows:
-    """The rows that one relationship of a row leads to.
+    """The related rows of one row, through one relationship.
 
     Attributes:
-        rows: those to show.
-        total: how many there are.
+        rows: the rows to show.
+        total: the number of all related rows.
     """
 
     rows: Sequence[Any] = ()
@@ -281,8 +281,8 @@ class Room:
     """The space left for the rows of one answer, in all its tables.
 
     Attributes:
-        characters: how many are left.
-        is_empty: whether there is no row yet; the first is shown however long it is.
+        characters: the number of characters left.
+        is_empty: whether no row was added yet; the first row is shown at any length.
     """
 
     characters: int
@@ -291,12 +291,12 @@ class Room:
     def take(
         self, entries: Iterable[T], render: Callable[[T], R], logs: Sequence[list[Any]]
     ) -> list[R]:
-        """Return rows until the space is used; at most one is rendered in vain.
+        """Render rows until the space is used; at most one rendered row is discarded.
 
         Args:
             entries: of which rows are made.
             render: makes a row.
-            logs: lists that rendering appends to; entries of a row that is not shown are removed.
+            logs: lists that rendering appends to; the entries of a discarded row are removed.
         """
         rows: list[R] = []
         for each in entries if self.is_empty or self.characters > 0 else ():
@@ -324,7 +324,7 @@ class Room:
             entries: of which rows are made.
             render: makes a row.
             only_ref: makes a row with only its ref.
-            logs: see `take`; the last one lists what was cut.
+            logs: see `take`; the last one lists the cut values.
         """
         rows = self.take(entries, render, logs)
         rest = [only_ref(each) for each in entries[len(rows) :]]
@@ -346,13 +346,13 @@ class Rendering:
     """Makes the JSON of one answer.
 
     Attributes:
-        limits: how much is shown.
+        limits: the limits of the answer.
         ref_of: returns the ref of a row with a composite key.
         related_of: returns the related rows of an instance.
         exact: the values that instances cannot hold.
-        cut: where something was left out, as paths.
-        shown: the rows with their instances and shapes, nested ones included.
-        related: how many of them are nested.
+        cut: the paths of cut or omitted values.
+        shown: the rows with their instances and shapes, including nested rows.
+        related: the number of nested rows.
     """
 
     limits: Limits
@@ -416,7 +416,7 @@ class Rendering:
     def _related_rows(self, related: RelatedRows, shape: Shape, path: str) -> list[Row]:
         rows: list[Row] = []
         for n, each in enumerate(related.rows, start=1):
-            # checked for each row: rendering one may add nested rows
+            # checked for each row, because rendering a row may add nested rows
             if self.related >= self.limits.related:
                 break
             self.related += 1
@@ -433,7 +433,7 @@ class Rendering:
 
 
 def shorten_texts(value: Any, most: int, path: str, cut: list[str]) -> Any:
-    """Return a value with the heads of long texts, and log those in `cut`."""
+    """Shorten long texts in a value, and add their paths to `cut`."""
     if isinstance(value, str):
         head = shorten_text(value, most)
         if isinstance(head, CutText):
@@ -448,7 +448,7 @@ def shorten_texts(value: Any, most: int, path: str, cut: list[str]) -> Any:
 
 
 def cut_depth(value: Any, path: str, cut: list[str]) -> Any:
-    """Return a value without what is nested too deep, and log that in `cut`."""
+    """Remove parts of a value that are nested too deep, and add their paths to `cut`."""
     limited, is_cut = limit_depth(value)
     if is_cut:
         cut.append(f"{path}: more than {MAX_DEPTH_SHOWN} levels")
@@ -472,7 +472,7 @@ def related_rows(related: Any) -> list[Any]:
 def composite_key_rows(
     instances: Iterable[Any], shape: Shape, related_of: RelatedOf
 ) -> Iterator[tuple[ToolTable, Any]]:
-    """Yield the rows whose ref is in no column, nested ones included."""
+    """Yield the rows that have no ref column (composite keys), including nested rows."""
     for instance in instances:
         if shape.table.row_ref is not None:
             yield shape.table, instance
@@ -501,9 +501,9 @@ class Relatives:
         session: reads them.
         limits: how many to show.
         exact: receives the values that instances cannot hold.
-        options: of the statement that read the rows. Those that apply to every statement
-            (`with_loader_criteria`) apply to related rows too; relationships that others have
-            loaded are shown as loaded.
+        options: the options of the statement that read the rows. Those that apply to every
+            statement (`with_loader_criteria`) apply to related rows too; relationships that the
+            application has loaded are shown as loaded.
         visible: returns the conditions for rows of a table that read hooks do not hide.
     """
 
@@ -533,7 +533,7 @@ class Relatives:
         self._load(instances, shape)
 
     def _note_loaded(self, instances: Iterable[Any], shape: Shape) -> None:
-        """Take related rows that the application's options have loaded; there may be more."""
+        """Use related rows that the application's options have loaded; more may exist."""
         for instance in instances:
             state = sqla.state_of(instance)
             for name, child in shape.children.items():
@@ -581,7 +581,7 @@ class Relatives:
 
 
 def applies_everywhere(option: ExecutableOption) -> bool:
-    """Return whether an option applies to every statement, as `with_loader_criteria()` does."""
+    """Return whether an option applies to every statement, like `with_loader_criteria()`."""
     is_path = isinstance(option, LoaderOption)
     return not is_path and bool(getattr(option, "propagate_to_loaders", False))
 
@@ -589,7 +589,7 @@ def applies_everywhere(option: ExecutableOption) -> bool:
 def _key_table(
     key_columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]
 ) -> TableValuedAlias:
-    """Return a table of keys with `place`, from 1: `unnest` of one array parameter a column."""
+    """Return keys as a table with `place`, from 1: `unnest` of one array parameter per column."""
     types = [castable(each.type) for each in key_columns]
     arrays = [
         cast(list(values), ARRAY(type_))
@@ -610,7 +610,7 @@ def _related_select(
     """Return the SELECT of the related rows of several parents.
 
     Each row has the place of its parent and the parent's number of related rows. If the limit is
-    used up before a parent, one row has its number only.
+    reached before a parent, that parent has one row with only the number.
     """
     child, relationship = shape.children[name], shape.table.relationship(name)
     target, names = relationship.entity.entity, child.table.identity
@@ -706,7 +706,7 @@ class ForeignRef:
         row: the row.
         name: the column.
         target: the table of the row that it names.
-        key: of that row: its primary key, or its value of the column `by`.
+        key: the key of the named row: its primary key, or its value of the column `by`.
         by: the target's column with the key; `None` for the primary key.
         label: its label, if it is not read from a row.
         place: its position, if the column has a list of refs.
@@ -768,7 +768,7 @@ def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode)
 def labelled_refs(
     row: Row, name: str, target: ToolTable, labels: Iterable[str | None]
 ) -> list[ForeignRef]:
-    """Return the refs of a list whose labels are known: of deleted rows, or of drafts."""
+    """Return the refs in a list that have known labels: refs of deleted rows, or of drafts."""
     return [
         ForeignRef(row, name, target, label=label, place=place)
         for place, label in enumerate(labels)
@@ -777,7 +777,7 @@ def labelled_refs(
 
 
 def limit_refs(refs: Iterable[ForeignRef], most: int) -> Iterator[ForeignRef]:
-    """Yield refs; those in lists, which may be long, only until they name a number of rows."""
+    """Yield refs; limit the number of rows that refs in (possibly long) lists name."""
     rows: set[tuple[str, Any]] = set()
     for each in refs:
         if each.place is None:
@@ -796,7 +796,7 @@ def ref_positions(shown: Sequence[Any]) -> list[int]:
 
 def foreign_refs(shown: Iterable[ShownRow], tables: ToolTables) -> Iterator[ForeignRef]:
     """Yield the refs to other rows whose labels can be read."""
-    columns: dict[int, list[tuple[ToolColumn, KeyColumn, ToolTable]]] = {}  # of a shape
+    columns: dict[int, list[tuple[ToolColumn, KeyColumn, ToolTable]]] = {}  # by id of the shape
     for row, instance, shape in shown:
         if id(shape) not in columns:
             columns[id(shape)] = list(ref_columns(shape, tables))
@@ -822,7 +822,7 @@ def _foreign_in(
 def ref_columns(
     shape: Shape, tables: ToolTables
 ) -> Iterator[tuple[ToolColumn, KeyColumn, ToolTable]]:
-    """Yield the columns with refs to rows that have labels, and the tables of these rows."""
+    """Yield each column with refs to labelled rows, with the table of these rows."""
     for column in shape.columns:
         if column.key is None or column.own:
             continue
@@ -832,7 +832,7 @@ def ref_columns(
 
 
 def key_in(target: ToolTable, key: Key) -> Any:
-    """Return the key of a row as its column stores it."""
+    """Return the key of a row, as the column stores it."""
     column = target.keys.identity[0]
     return key if column is None or isinstance(key, tuple) else column.from_key(key)
 
@@ -861,13 +861,14 @@ def _labels(
 def _read_labels(
     session: RefSession, sample: ForeignRef, attribute: str | None, keys: list[Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Read the values of which labels are made: one attribute, or all for a label function.
+    """Read the values that labels are made from: one attribute, or all for a label function.
 
     Args:
         session: reads them.
-        sample: one of the refs; the others are of the same table.
-        attribute: that is the label; `None` if a function makes it of instances.
-        keys: of the rows.
+        sample: one of the refs; all others name rows of the same table.
+        attribute: the attribute that is the label; `None` if a function makes labels from
+            instances.
+        keys: the keys of the rows.
     """
     dialect = session.get_bind(sample.target.model).dialect.name
     statement = sample.target.statement(
@@ -899,7 +900,7 @@ def _label_select(sample: ForeignRef, attribute: str | None, dialect: str) -> Se
 
 
 def key_attribute(target: ToolTable, by: Column[Any] | None) -> InstrumentedAttribute[Any]:
-    """Return a target's attribute with the keys of refs: the primary key, or the column `by`."""
+    """Return the target's attribute with the keys of refs: primary key, or column `by`."""
     mapper = inspect(target.model).mapper
     column = mapper.primary_key[0] if by is None else by
     attribute: InstrumentedAttribute[Any] = getattr(

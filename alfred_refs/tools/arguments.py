@@ -1,8 +1,9 @@
 r"""Tool arguments: JSON repair, pydantic models, shape errors.
 
-1. `parse_arguments` parses JSON text, if a client sends text; no, blank and `null` arguments are
-   an empty object. An object that has a name twice is refused: one of the values would be dropped.
-2. `Repair` converts what clients and models often write to what the tool's schema has
+1. `parse_arguments` parses JSON text, if a client sends text; missing, blank and `null` arguments
+   become an empty object. An object with a duplicate name is refused, because one of the values
+   would be lost.
+2. `Repair` converts common mistakes of clients and models to the types in the tool's schema
    (`ArgumentType`): an optional argument that is `null` is left out; a list, object, number or
    boolean may be its JSON text; one object where a list of objects is needed becomes a list.
 3. `Repair` removes NUL characters, which PostgreSQL cannot store, from the data of new and changed
@@ -10,8 +11,7 @@ r"""Tool arguments: JSON repair, pydantic models, shape errors.
    mean something else, so the call is refused. Half a surrogate pair, values nested too deep and
    texts that are too long are refused too.
 4. `validate_arguments` validates against the pydantic model of the tool. Unknown fields are
-   refused. Pydantic's messages name Python types, so `first_shape_error` words the first error
-   anew.
+   refused. Pydantic's messages name Python types, so `first_shape_error` rewrites the first error.
 
 >>> repair = Repair()
 >>> given = repair.value(parse_arguments('{"table": "recipes", "data": {"name": "Curry\\u0000"}}'))
@@ -31,8 +31,8 @@ field; look at its schema and call again
 The docstrings and field descriptions of the models here become the schemas that language models
 read (`definitions`).
 
-Limits: whether a table or column exists and which values it takes is checked later, by `tables`,
-`filters` and `payload`. No function here sends SQL.
+Limits: tables, columns and their values are checked later, by `tables`, `filters` and `payload`.
+No function here sends SQL.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ _NUL = "\x00"
 _MAX_JSON_CHARACTERS = 10 * MAX_CHARACTERS  # JSON may escape one character as six
 _IN_SEVERAL_CALLS = "do it in several calls"
 _DOCUMENT_STARTS = ("{", "[", '"')
-_MAX_NAME = 100  # characters of a name that an error repeats
+_MAX_NAME = 100  # characters of a name that is quoted in an error
 _DATA = "data"  # the field with values to store
 _STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # a JSON string, closed or not
 
 
 def parse_arguments(arguments: Any) -> Any:
-    """Parse arguments, if the client sends them as text; without any, return an empty object.
+    """Parse arguments that are JSON text; return an empty object if they are missing.
 
     Raises:
-        ToolError: the text is not JSON, too long or has too many values, or an object in it has a
-            name twice.
+        ToolError: the text is not JSON, is too long, has too many values, or has an object with a
+            duplicate name.
     """
     if isinstance(arguments, str | bytes | bytearray):
         if len(arguments) > _MAX_JSON_CHARACTERS:
@@ -110,7 +110,7 @@ def _parse_json(text: str) -> Any:
 
     Raises:
         ValueError: it is not JSON.
-        ToolError: it has too many values, or an object has a name twice.
+        ToolError: it has too many values, or an object with a duplicate name.
     """
     _check_count(text)
     try:
@@ -120,14 +120,14 @@ def _parse_json(text: str) -> Any:
 
 
 def parse_document(text: str) -> Any:
-    """Return the list, object or text that JSON text has; a text that has none is returned as is.
+    """Parse text as a list, an object or a quoted text; return any other text unchanged.
 
     Args:
-        text: given where a document is needed: a list or an object may be JSON text, because some
-            clients send it so, and a text that looks like JSON may be in quotes.
+        text: the argument for a document. Some clients send a list or an object as JSON text, and
+            put quotes round a text that looks like JSON.
 
     Raises:
-        ToolError: it is JSON that arguments may not have.
+        ToolError: the JSON is not allowed in arguments.
     """
     if not spells_document(text):
         return text
@@ -142,7 +142,7 @@ def _check_count(text: str) -> None:
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, and check that its names are unique: a value would be lost."""
+    """Return a JSON object; refuse duplicate names, because a value would be lost."""
     members = dict(pairs)
     if len(members) < len(pairs):
         [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
@@ -161,8 +161,8 @@ def repair_arguments(arguments: Any) -> Any:
     """Return arguments as JSON, without NUL characters.
 
     Raises:
-        ToolError: a text is not Unicode, or has a NUL character outside of data; they are nested
-            too deep, too long or too many; or they are not JSON.
+        ToolError: a text is not Unicode, or has a NUL character outside of data; the values are
+            nested too deep, too long or too many; or a value is not JSON.
     """
     return Repair().value(arguments)
 
@@ -172,7 +172,7 @@ class ArgumentType:
     """The JSON values that an argument may have, by its schema; any value by default.
 
     Attributes:
-        types: as in JSON schema; empty for any value.
+        types: names of types, as in JSON schema; empty for any value.
         fields: the types of an object's fields.
         others: the type of its other fields.
         items: the type of a list's elements.
@@ -195,14 +195,14 @@ _ANY = ArgumentType()  # never changed
 
 
 def argument_type_of(schema: Mapping[str, Any]) -> ArgumentType:
-    """Return the type of the arguments that a JSON schema describes."""
+    """Return the type of arguments for their JSON schema."""
     return _argument_type([schema], schema.get("$defs", {}), {})
 
 
 def _argument_type(
     choices: Sequence[Any], definitions: Mapping[str, Any], known: dict[str, ArgumentType]
 ) -> ArgumentType:
-    """Return the type of values that one of several schemas allows."""
+    """Return the type of values that match one of several schemas."""
     flat = [each for choice in choices for each in alternatives_of(choice, definitions)]
     name = json.dumps(flat, sort_keys=True)
     if name in known:  # filters contain filters
@@ -259,9 +259,9 @@ class Repair:
     """Repairs the arguments of one call.
 
     Attributes:
-        removed: how many NUL characters were removed, by the path of the text; for names of an
-            object, by the path of the object.
-        may_have_documents: whether a text looks like a document in JSON.
+        removed: the number of NUL characters that were removed, by the path of the text; for names
+            of an object, by the path of the object.
+        may_have_documents: whether any text looks like a JSON document.
     """
 
     def __init__(self) -> None:
@@ -275,7 +275,7 @@ class Repair:
 
         Args:
             arguments: JSON values, JSON text, or none.
-            type_: of the tool's arguments.
+            type_: the type of the tool's arguments.
 
         Raises:
             ToolError: as for `parse_arguments` and `repair_arguments`.
@@ -381,12 +381,12 @@ def field_at(path: Path) -> str | None:
 
 
 def misplaced_nul(path: Path) -> ToolError:
-    """Return the error for a NUL character where removing it may change the meaning."""
+    """Return the error for a NUL character that cannot be removed safely."""
     return invalid_arguments("it has a NUL character; write it without", field_at(path))
 
 
 def over_budget(what: str, limit: int, remedy: str) -> ToolError:
-    """Return the error for a call that has too much of something."""
+    """Return the error for a call that exceeds a limit on its arguments."""
     return invalid_arguments(f"they have more than {limit:,} {what}", remedy=remedy)
 
 
@@ -508,7 +508,7 @@ def signed_clauses(
 ) -> Iterator[tuple[FilterClause, bool]]:
     """Yield the conditions of filters, each with whether it excludes the rows that it names.
 
-    `!=`, `not_in` and an odd number of `not` groups exclude.
+    `!=`, `not_in` and an odd number of `not` groups exclude rows.
     """
     for given in filters:
         match given:
@@ -672,7 +672,7 @@ class DbDelete(_Arguments):
 
 _Position = Annotated[int, Field(ge=1, strict=True)]
 
-# action -> the field it requires besides the item or position
+# action -> the field that it requires in addition to the item or position
 _REQUIRED_FIELD: Mapping[str, str] = {"modify": "data", "add": "data", "move": "to"}
 
 
@@ -701,7 +701,7 @@ class ListEdit(_Arguments):
 
     @model_validator(mode="after")
     def _check_fields(self) -> ListEdit:
-        """Check the fields of an action, which JSON schemas that all clients accept cannot."""
+        """Check the fields of an action, which portable JSON schemas cannot express."""
         required = _REQUIRED_FIELD.get(self.action)
         by_ref = self.ref is not None and self.action != "add"
         if (self.path is None) is not by_ref:
@@ -793,7 +793,7 @@ def arguments_schema(tool: str) -> Mapping[str, Any]:
 
 @cache
 def arguments_type(tool: str) -> ArgumentType:
-    """Return the type of a tool's arguments, which is shared too."""
+    """Return the type of a tool's arguments; it is shared, so do not change it."""
     return argument_type_of(arguments_schema(tool))
 
 
@@ -825,11 +825,11 @@ def validate_arguments(
         tool: its name.
         given: JSON values.
         tool_names: the available tools, for the error.
-        drafts: whether drafts are enabled; without them their fields do not exist.
+        drafts: whether drafts are enabled; otherwise fields for drafts are unknown.
         operators: of the tool's filters, for the error.
 
     Raises:
-        ToolError: there is no such tool, or the arguments do not have its shape.
+        ToolError: the tool does not exist, or the arguments do not match its schema.
     """
     model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
@@ -845,7 +845,7 @@ def validate_arguments(
 
 
 def _draft_fields(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
-    """Yield the fields of arguments that are only about drafts."""
+    """Yield the fields of arguments that only concern drafts."""
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and extra.get(DRAFTS) is True and name in given:
@@ -858,11 +858,11 @@ def _draft_fields(given: dict[str, Any], model: type[BaseModel], path: str = "")
 def first_shape_error(
     tool: str, error: ValidationError, operators: Sequence[str] = ()
 ) -> ToolError:
-    """Return the first error in the shape of arguments, in our words.
+    """Return the first validation error, with a message for the model.
 
     Args:
         tool: the tool's name.
-        error: pydantic's.
+        error: pydantic's error.
         operators: of the tool's filters.
     """
     errors = error.errors(include_url=False)
@@ -901,12 +901,12 @@ def first_shape_error(
 
 
 def _is_union_branch(part: int | str) -> bool:
-    """Return whether a part of a path is pydantic's name for one type of a union."""
+    """Return whether a part of a path is the name that pydantic uses for a union branch."""
     return isinstance(part, str) and ("[" in part or part in FILTER_KINDS)
 
 
 def _path_of(error: Any) -> list[int | str]:
-    """Return the path of an error, by the names that the model gave."""
+    """Return the path of an error, in the names of the model's arguments."""
     *outer, last = error["loc"]
     tail = [last] if error["type"] == "extra_forbidden" or not _is_union_branch(last) else []
     path = [*(each for each in outer if not _is_union_branch(each)), *tail]
@@ -915,7 +915,7 @@ def _path_of(error: Any) -> list[int | str]:
 
 
 def _matches_input(error: Any) -> bool:
-    """Return whether an error is about the type that was given: a list is not a row."""
+    """Return whether an error belongs to the union branch that matches the type of the input."""
     branches = [p for p in error["loc"] if isinstance(p, str) and p.startswith(("dict[", "list["))]
     is_list = isinstance(error["input"], list)
     if len(error["loc"]) > len(branches) + 1:  # an error of an element

@@ -2,7 +2,8 @@
 
 `transaction` makes a call atomic. If the session is in a transaction, the call is a savepoint of
 it; otherwise it is a transaction of its own, and committed. `statement_timeout` is set for as long
-as the call runs. `preserve_transaction` leaves the session as it was, whatever happens.
+as the call runs. `preserve_transaction` restores the transaction state of the session, even after
+an error.
 
 >>> with preserve_transaction(session), transaction(session, seconds=10):
 ...     session.scalar(select(Recipe.name).where(Recipe.id == "recipe_1"))
@@ -11,7 +12,7 @@ as the call runs. `preserve_transaction` leaves the session as it was, whatever 
 False
 
 `Setting` holds the toolset's options, the same for all calls. `Call` adds the session and its
-conversation, and what every verb needs of both: keys of refs (`resolve`), pending drafts
+conversation, and the functions that every verb needs: keys of refs (`resolve`), pending drafts
 (`pending_drafts`), refs of instances (`refs_of`), rows re-read after a flush (`reload`), JSON
 (`rendering`), and labels (`finish_answer`).
 
@@ -19,7 +20,7 @@ conversation, and what every verb needs of both: keys of refs (`resolve`), pendi
 relationships shown, for the registry's activity: later prompts read these again.
 
 Limits: hooks must not commit or roll back; that ends the call's transaction and raises
-`SetupError`. On databases other than PostgreSQL there is no time limit.
+`SetupError`. Other databases than PostgreSQL have no time limit.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ from alfred_refs.tools.serialization import limit_depth
 from alfred_refs.tools.tables import ToolTable, ToolTables
 from alfred_refs.tools.visibility import ReadHooks, Visibility
 
-# What the setting is now, and the lesser of that and ours from now on; 0 is no limit. The list is
-# evaluated from left to right.
+# Selects the current setting, and sets the smaller of it and our limit (0 means unlimited).
+# PostgreSQL evaluates the list from left to right.
 _LIMIT = """SELECT current_setting('statement_timeout'), set_config('statement_timeout',
     CASE WHEN current_setting('statement_timeout')::interval
               BETWEEN interval '1 microsecond' AND interval '{0} milliseconds'
@@ -99,15 +100,15 @@ _READ_ONLY = """set_config('transaction_read_only', 'on', true),
 def preserve_transaction(session: RefSession) -> Iterator[None]:
     """Leave a session in a transaction only if it was in one before.
 
-    A transaction that was begun inside the `with` and is still open is rolled back: what a call
-    keeps it has committed, and a later call would become a savepoint of the rest.
+    A transaction that was begun inside the `with` and is still open is rolled back. Calls commit
+    their own changes, and a later call would otherwise become a savepoint of this transaction.
     """
     was_in_transaction = session.in_transaction()
     try:
         yield
     finally:
         if not was_in_transaction and session.in_transaction():
-            with suppress(InvalidRequestError):  # it is committed, and then a listener has failed
+            with suppress(InvalidRequestError):  # committed already; a listener failed afterwards
                 session.rollback()
 
 
@@ -117,7 +118,7 @@ def transaction(
 ) -> Iterator[None]:
     """Run the body of a `with` in one transaction.
 
-    New objects of a transaction that fails are expunged, or the next flush would save them.
+    New objects of a failed transaction are expunged; otherwise the next flush would save them.
 
     Args:
         session: if it is in a transaction, or its connection is in an outer one, this is a
@@ -128,7 +129,7 @@ def transaction(
             only that makes the transaction writable again.
 
     Raises:
-        SetupError: the body has ended the transaction, or there can be none.
+        SetupError: the body has ended the transaction, or none can be started.
     """
     with _join_transaction(session):
         before = session.new
@@ -179,7 +180,7 @@ def _begin_transaction(
             try:
                 yield
             except InvalidRequestError as error:
-                # others have a cause of their own: a mapping, or an earlier flush error
+                # others have another cause: a mapping, or an earlier flush error
                 ended = type(error) in (InvalidRequestError, ResourceClosedError)
                 if own.is_active or not ended:
                     raise
@@ -191,8 +192,7 @@ def _begin_transaction(
         elif is_part:  # otherwise the setting ends with the transaction
             restore()
         elif writes:
-            # to commit what has failed is to roll it back, without a word: a hook may have caught
-            # the error
+            # PostgreSQL silently rolls back on COMMIT after an error, which a hook may have caught
             for connection in connections:
                 if not sqla.is_intact(connection):
                     _send(session, connection, "SELECT 1")
@@ -215,10 +215,10 @@ def _limit_statement_time(
     writes: bool,
     only_reads: bool,
 ) -> Iterator[tuple[list[Connection], Callable[[], None]]]:
-    """Set `statement_timeout` in a transaction, on each connection when it joins, and its user.
+    """Set `statement_timeout` and the user in a transaction, on each connection when it joins.
 
     Triggers and policies read the user by `nullif(current_setting('alfred.user', true), '')`: once
-    a connection has had one, it is empty where there is none.
+    a connection has had a user, the setting is empty, not NULL, without one.
 
     Yields:
         the connections, and a function that restores the previous limits.
@@ -262,18 +262,18 @@ def _limit_statement_time(
 
 
 def _send(session: RefSession, connection: Connection, statement: str) -> CursorResult[Any]:
-    with sqla.unconfined_lookup(session):  # not about rows
+    with sqla.unconfined_lookup(session):  # reads no rows
         return connection.exec_driver_sql(statement)
 
 
 def _set_user(session: RefSession, connection: Connection, name: str) -> str:
-    """Set `alfred.user` for the transaction, and return what it was."""
+    """Set `alfred.user` for the transaction, and return its previous value."""
     with sqla.unconfined_lookup(session):
         before: str | None = connection.execute(_USER, {"name": name}).one()[0]
     return before or ""
 
 
-_MAX_KEYS = 1_000  # that a hook may give: each is in the statement
+_MAX_KEYS = 1_000  # keys that a hook may return: each is a parameter of the statement
 
 _HIDDEN_VALUE = "another value, which is not shown"
 
@@ -285,7 +285,7 @@ _OF_ALL_TABLES = ("=", "!=", "neq", "in", "not_in", "is_null", "is_not_null")
 
 
 def check_hooks(hooks: Mapping[type[Any], Any]) -> dict[type[Any], Sequence[Hooks]]:
-    """Return the hooks of an application, by class.
+    """Check the application's hooks, and return them by class.
 
     Raises:
         SetupError: a value is not a list of hooks.
@@ -301,18 +301,19 @@ def check_hooks(hooks: Mapping[type[Any], Any]) -> dict[type[Any], Sequence[Hook
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all calls of one toolset share.
+    """The options of a toolset, shared by all its calls.
 
     Attributes:
         tables: what a model may use.
         hooks: of the application, by class.
         labels: where the labels of refs are put.
-        deduplicate: by class, the attributes that identify new rows of one call.
-        limits: how much an answer shows.
-        max_written: how many rows one call may change.
-        drafts: whether a model may create drafts, or use drafts.
+        deduplicate: by class, the attributes that identify duplicates among the new rows of a
+            call.
+        limits: the limits of answers.
+        max_written: the maximum number of rows that one call may change.
+        drafts: whether a model may create or use drafts.
         expect: whether a write must identify the rows that it names.
-        read_hooks: the hooks that look at reads.
+        read_hooks: the hooks that filter or change reads.
     """
 
     tables: ToolTables
@@ -365,7 +366,7 @@ class Setting:
                     )
 
     def hooks_of(self, table: ToolTable) -> Sequence[Hooks]:
-        """Return the application's hooks of a table, in order."""
+        """Return the application's hooks for a table, in order."""
         return self.hooks.get(table.model, ())
 
     def filled_by_hooks(self, table: ToolTable) -> frozenset[str]:
@@ -373,11 +374,11 @@ class Setting:
         return frozenset(name for each in self.hooks_of(table) for name in each.fills)
 
     def has_search(self, table: ToolTable) -> bool:
-        """Return whether a hook may answer a search by meaning in a table."""
+        """Return whether a hook implements semantic search in a table."""
         return any(each.may_search() for each in self.hooks_of(table))
 
     def operators(self, tool: str) -> list[str]:
-        """Return the operators that the filters of a tool may have."""
+        """Return the operators that are allowed in the filters of a tool."""
         columns = [column for table in self.tables for column in table.columns.values()]
         known = {operator for column in columns for operator in column.values.operators}
         known |= {*_OF_ALL_TABLES}
@@ -386,7 +387,7 @@ class Setting:
         return [each for each in get_args(Operator) if each in known]
 
     def tables_without_sql(self) -> frozenset[str]:
-        """Return the names of tables whose hooks change reads, so that SQL may not read them."""
+        """Return the names of tables that SQL may not read, because hooks change their reads."""
         return frozenset(
             table.name
             for table in self.tables
@@ -399,7 +400,7 @@ Answer = dict[str, Any]
 
 
 class Supervisor(Protocol):
-    """Decides at the end of a write whether it is committed, given what it did."""
+    """Decides at the end of a write whether its changes are committed."""
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """Return the answer of a call that is about to be committed.
@@ -411,10 +412,10 @@ class Supervisor(Protocol):
 
 
 class HeldBackError(Exception):
-    """A call was executed, and is to be rolled back.
+    """A call was executed and must be rolled back.
 
     Attributes:
-        answer: that the model gets.
+        answer: the answer for the model.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -427,12 +428,12 @@ class Call:
     """One call of a tool.
 
     Attributes:
-        setting: what all calls of the toolset share.
+        setting: the options of the toolset.
         session: runs the statements.
         conversation: the session's view of its conversation.
-        supervisor: decides whether a write is committed; `None` if each is.
-        exact: the values of rows that instances cannot hold.
-        visibility: what read hooks hide.
+        supervisor: decides whether a write is committed; `None` to commit every write.
+        exact: values of rows that Python cannot represent.
+        visibility: rows that read hooks hide.
     """
 
     setting: Setting
@@ -449,10 +450,10 @@ class Call:
         object.__setattr__(self, "visibility", visibility)
 
     def run(self, act: Callable[[], Answer], *, writes: bool) -> Answer:
-        """Return the answer of a function that is called in one transaction.
+        """Call a function in one transaction, and return its answer.
 
         Raises:
-            HeldBackError: the supervisor has it rolled back.
+            HeldBackError: the supervisor rolls the call back.
         """
         seconds, supervisor = self.setting.limits.seconds, self.supervisor
         if supervisor is None or not writes:
@@ -462,11 +463,11 @@ class Call:
             return supervisor.finish(self, recorder, act())
 
     def conditions(self, keys: Keys, drafts: Collection[str] = ()) -> Conditions:
-        """Return the maker of SQL conditions for filters."""
+        """Return a `Conditions` for the filters of this call."""
         return Conditions(keys, drafts, visible=self.visibility.conditions)
 
     def resolve(self, refs: Iterable[tuple[str, str]]) -> Keys:
-        """Return the keys of refs, each with its required entity: at most one round trip."""
+        """Resolve refs, each with its required entity, to keys; at most one round trip."""
         pairs = list(dict.fromkeys(refs))
         if not pairs:
             return {}
@@ -479,11 +480,11 @@ class Call:
     def pending_drafts(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
         """Return the pending drafts that texts name, by ref: at most one round trip.
 
-        Only texts in the form of a draft's ref are looked up. A draft that is saved is left out:
+        Only texts in the form of a draft's ref are looked up. A saved draft is left out, because
         its ref names a row.
 
         Raises:
-            BadRefError: one is not known, discarded, or of another entity.
+            BadRefError: a ref is unknown, discarded, or of another entity.
         """
         candidates = dict.fromkeys(texts) if self.setting.drafts else ()
         refs = [text for text in candidates if parse_draft_ref(text)]
@@ -504,10 +505,9 @@ class Call:
         return self.conversation.refer_all(table.entity, [_key_of(i, table) for i in instances])
 
     def statement_keys(self, given: Iterable[Any], table: ToolTable) -> list[Any]:
-        """Return the keys or refs that a hook gave, each once, for statements of the session.
+        """Return keys or refs from a hook, without duplicates, for statements of the session.
 
-        Keys that are text would be taken for refs, so refs replace them; the text of a UUID is
-        one.
+        The session would take a text key (or a UUID as text) for a ref, so refs replace such keys.
 
         Raises:
             SetupError: rows of the table have composite keys.
@@ -531,7 +531,7 @@ class Call:
         return [refs.get(each, each) for each in distinct]
 
     def write_conditions(self, table: ToolTable) -> list[ColumnElement[bool]]:
-        """Return the conditions for rows that may be changed; empty if all visible rows may."""
+        """Return the conditions for writable rows; empty if all visible rows are writable."""
         owner = self.session.owner
         if table.ends:
             ends = [end for end in table.ends if end.is_writable]
@@ -545,7 +545,7 @@ class Call:
         return shape.statement(exactly=is_exact_on(self.session, shape.table.model))
 
     def read_rows(self, statement: Select[Any], shape: Shape) -> list[Any]:
-        """Return the instances of a SELECT; values that they cannot hold are kept in `exact`."""
+        """Return the instances of a SELECT; put values that Python cannot represent in `exact`."""
         exactly = is_exact_on(self.session, shape.table.model)
         types = shape.exact_types() if exactly else {}
         return self.exact.instances(self.session.execute(statement).unique(), types)
@@ -553,7 +553,7 @@ class Call:
     def read_values(
         self, statement: Select[Any], model: type[Any], options: Iterable[ExecutableOption] = ()
     ) -> list[Sequence[Any]]:
-        """Return the rows of a SELECT of columns; values that Python cannot hold are texts."""
+        """Return the rows of a SELECT of columns; values outside of Python's types are texts."""
         types = [each.type for each in statement.selected_columns]
         if is_exact_on(self.session, model):
             statement = select_exactly(statement)
@@ -605,20 +605,20 @@ class Call:
     def read_conditions(
         self, reading: Reading, table: ToolTable, keys: Keys, drafts: Collection[str] = ()
     ) -> list[ColumnElement[bool]]:
-        """Return the conditions of a read: its own, and those of hooks of other classes."""
+        """Return the conditions of a read, including those from hooks of other classes."""
         asked = read_conditions(reading, table, self.conditions(keys, drafts))
         return [*asked, *self.visibility.conditions(table, table.model, asked=table)]
 
     def unexpected_row(
         self, table: ToolTable, ref: str, column: str, actual: Any, expected: Any
     ) -> ToolError:
-        """Return the error for a row that is not as expected; hooks may hide what it has."""
+        """Return the error for a row that does not match `expect`, without hidden values."""
         if self.visibility.hooks.may_mask(table):
             return unexpected_row(ref, column, _HIDDEN_VALUE, expected)
         return unexpected_row(ref, column, actual, expected)
 
     def mask_rows(self, shown: Sequence[ShownRow]) -> None:
-        """Show the rows of a write to read hooks; of those that they hide only the ref is left."""
+        """Pass the rows of a write to read hooks; rows that they hide keep only their ref."""
         removed = self.visibility.mask(shown)
         for table in {shape.table for _, _, shape in shown}:
             same = [(row, instance) for row, instance, shape in shown if shape.table is table]
@@ -636,7 +636,7 @@ class Call:
     def reload_rows(
         self, instances: Sequence[Any], shape: Shape, room: Room
     ) -> tuple[list[Row], Rendering]:
-        """Return the rows of instances, refreshed from the database, until the space is used."""
+        """Return instances as rows, refreshed from the database, until the space is used."""
         saved = self.reload(instances, shape)
         rendering = self.rendering(saved, shape)
         return rendering.rows(saved, shape, room), rendering
@@ -648,7 +648,7 @@ class Call:
         rendering: Rendering | None = None,
         foreign: Sequence[ForeignRef] = (),
     ) -> dict[str, Any]:
-        """Add labels, notes, and what was cut to an answer."""
+        """Add labels, notes and the paths of cut values to an answer."""
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
         few = limit_refs([*foreign_refs(shown, tables), *foreign], self.setting.limits.related)
@@ -663,11 +663,11 @@ class Call:
         return answer
 
     def put_labels(self, refs: Sequence[ForeignRef], mode: LabelMode) -> dict[str, str]:
-        """Add labels to rows, or return them by ref: see `answers.put_labels`."""
+        """Add labels to rows, or return them by ref; see `put_labels` of the module `answers`."""
         return put_labels(self.session, self.visibility.mask_refs(refs), mode)
 
     def limit_hook_depth(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
-        """Cut values that hooks have nested too deep, and log where in `cut`."""
+        """Cut values that hooks have nested too deep, and add their paths to `cut`."""
         if self.setting.hooks_of(shape.table):
             for row in rows:
                 _limit_depth(row, shape, str(row.get(shape.table.ref_field)), cut)
@@ -696,7 +696,7 @@ RowActivity = tuple[str, Action, Sequence[str]]
 def activities_in(
     answer: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
 ) -> list[Activity]:
-    """Return the activity entries for the rows of an answer; some rows may be there twice."""
+    """Return the activity entries for the rows of an answer; a row may occur twice."""
     by_name = {table.name: table for table in tables}
     shown = [
         each
@@ -711,7 +711,7 @@ def activities_in(
 def activities_of(
     shown: Collection[RowActivity], conversation: SessionConversation
 ) -> list[Activity]:
-    """Return the activity entries for rows, under their keys; drafts have none."""
+    """Return the activity entries of rows by key; drafts have no entry."""
     keys = conversation.known_keys(ref for ref, *_ in shown)
     return [
         Activity((parsed.entity, keys[ref]), action, fields, shown=True)
@@ -737,7 +737,7 @@ def _table_rows(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[T
 
 
 def _shown_rows(row: Any, table: ToolTable, action: Action) -> Iterator[RowActivity]:
-    """Yield what is shown of a row, of rows nested in it, and of rows that it refers to."""
+    """Yield the shown fields of a row, of its nested rows, and of the rows that it refers to."""
     if not isinstance(row, dict):
         return
     ref = row.get(table.ref_field)

@@ -1,9 +1,9 @@
-"""Rows that a delete or update changes besides the rows it names.
+"""Other rows that a delete or an update changes.
 
 A foreign key with ON DELETE CASCADE deletes referring rows, any other one blocks the delete, and
 relationship cascades of the ORM may do either first. `edges_to` and `edges_by_update` read these
-rules from the mapping and the schema. `CascadeSearch` follows them from the rows of a call, at any
-depth, before anything is sent: one statement for each way in which a class is referred to.
+rules from the mapping and the schema. `CascadeSearch` follows them from the rows of a call, to any
+depth, before the write: one statement for each foreign key or relationship to a class.
 `CascadeReport` refuses the call if it would change a row that the model may not change, calls the
 hooks of the other rows, and returns their refs:
 
@@ -24,7 +24,8 @@ that one.
 
 Limits: changes that the application's hooks, events and triggers make are not searched. Rows of
 tables that the model may not use follow the mapping and the schema, and are not named in answers;
-what the ORM would unlink there only by default blocks the call, because no one declared it.
+a row there that the ORM would unlink only by default blocks the call, because nobody has declared
+that.
 """
 
 from __future__ import annotations
@@ -73,16 +74,16 @@ Arguments = DbCreate | DbUpdate | DbDelete | DbEditList
 
 
 class Changes:
-    """The writes of one call to rows that its arguments do not name directly."""
+    """The writes of one call to rows that its arguments do not name."""
 
     def __init__(self, call: Call, arguments: Arguments) -> None:
         self._call = call
         self._arguments = arguments
-        # writes whose hooks were called, besides the arguments' own
+        # writes whose hooks were called, except the write in the arguments
         self._writes: list[tuple[ToolTable, Writing, Sequence[Any]]] = []
 
     def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
-        """Yield rows by table: that of their class, or of the nearest listed base class."""
+        """Group rows by the table of their class, or of the nearest listed base class."""
         groups: dict[ToolTable, list[Any]] = {}
         for instance in instances:
             table = self._call.setting.tables.of_model(type(instance))
@@ -96,8 +97,8 @@ class Changes:
     ) -> Record:
         """Check that a model may change rows of a table, call the hooks, and return the record.
 
-        `fixed` are the values of the record that the model gives or the mapping writes; hooks may
-        add others.
+        `fixed` contains the values that the model passes or the mapping writes; hooks may add
+        others.
         """
         check_update(table, fixed)
         return self.call_hooks(table, "update", instances, [record]).records[0]
@@ -110,9 +111,9 @@ class Changes:
         records: Iterable[Record] = (),
         refs: Sequence[str] | None = None,
     ) -> Writing:
-        """Call the hooks of a table, before a write of rows that the call reaches.
+        """Call the hooks of a table before the call writes rows that its arguments do not name.
 
-        Instances are given if the rows are loaded, or once they are made; refs if they are known.
+        `instances` are passed if the rows are loaded, or once they are created; `refs` if known.
         """
         records = [*records]
         writing = Writing(self._call.session, table.model, verb, self._arguments, records)
@@ -126,7 +127,7 @@ class Changes:
         return writing
 
     def finish_hooks(self) -> list[str]:
-        """Call `after_write` for all rows that were reached, and return the hooks' notes."""
+        """Call `after_write` for all rows of these writes, and return the hooks' notes."""
         notes: list[str] = []
         for table, writing, instances in self._writes:
             rows: list[Row] = []
@@ -151,7 +152,7 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
 def check_create(table: ToolTable, names: Iterable[str]) -> None:
     """Check that a model may create rows whose position or parent columns are filled in.
 
-    Columns that it does not see are filled in anyway.
+    Hidden columns are always filled in.
     """
     for name in names:
         if name in table.columns and not table.columns[name].creatable:
@@ -160,13 +161,13 @@ def check_create(table: ToolTable, names: Iterable[str]) -> None:
 
 
 def assign_changes(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
-    """Assign values to the attributes of instances; documents keep what is shown otherwise."""
+    """Assign values to attributes of instances; documents keep stored values shown as text."""
     for instance in instances:
         set_values(instance, restored_values(instance, record))
 
 
 def restored_values(instance: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with those of stored documents that are shown otherwise; see `restore`."""
+    """Restore the values in documents that are shown as text; see `restore`."""
     return {
         name: restore(value, getattr(instance, name)) if may_be_restored(value) else value
         for name, value in values.items()
@@ -174,9 +175,9 @@ def restored_values(instance: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replaced_rows(instance: Any) -> Iterator[tuple[Any, list[str]]]:
-    """Yield the rows that an instance has lost, and the foreign key columns set to null.
+    """Yield the rows that an instance no longer refers to, with their nulled foreign keys.
 
-    A one-to-one relationship drops the previous row if it is given another one.
+    Setting a one-to-one relationship unlinks the previous row.
     """
     state = sqla.state_of(instance)
     for each in state.mapper.relationships:
@@ -200,19 +201,19 @@ _RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEF
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One way in which rows refer to others: a foreign key or a relationship.
+    """A foreign key or relationship by which rows refer to others.
 
     Attributes:
         table: the table of the referring rows.
         columns: their referring columns.
-        referred: the columns that these refer to.
-        effect: what happens to the referring rows.
+        referred: the referenced columns.
+        effect: the effect on the referring rows.
         is_declared: whether the mapping or the schema declares the effect; false for the ORM's
             default.
-        by_orm: whether the unit of work does it, not the database.
-        names: the relationships by which the unit of work loads the rows of each instance; it may
-            find fewer than refer.
-        fallback: what happens to those that it does not load; `None` for nothing.
+        by_orm: whether the unit of work, not the database, does it.
+        names: the relationships by which the unit of work loads the rows of each instance; these
+            may be only some of the referring rows.
+        fallback: the effect on rows that it does not load; `None` for no effect.
     """
 
     table: Table
@@ -226,12 +227,12 @@ class Edge:
 
 
 def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -> Iterator[Edge]:
-    """Yield the ways in which rows refer to a class, or to a table without a class.
+    """Yield the edges to a class, or to a table without a class.
 
     Args:
-        mapper: of the class.
+        mapper: the mapper of the class.
         table: the table of the rows.
-        by_orm: whether the unit of work deletes them, not the database.
+        by_orm: whether the unit of work, not the database, deletes them.
     """
     written = _written_relationships(mapper) if by_orm else []
     covered = set[RelationshipProperty[Any]]()
@@ -252,7 +253,7 @@ def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -
 def edges_by_update(
     mapper: Mapper[Any] | None, table: Table, columns: Collection[Column[Any]]
 ) -> Iterator[Edge]:
-    """Yield the ways in which rows refer to a class and change if some columns change."""
+    """Yield the edges to a class by which other rows change if some of its columns change."""
     new = {*columns}
     for constraint in _constraints_to(mapper, table):
         referred = tuple(each.column for each in constraint.elements)
@@ -275,7 +276,7 @@ def _written_relationships(mapper: Mapper[Any] | None) -> list[RelationshipPrope
 
 
 def _effect(constraint: ForeignKeyConstraint, clause: str | None) -> Effect:
-    """Return what ON DELETE or ON UPDATE does to referring rows."""
+    """Return the effect of ON DELETE or ON UPDATE on referring rows."""
     rule = str(clause or "").upper().partition("(")[0].strip()
     if rule == "SET DEFAULT" and all(each.server_default is None for each in constraint.columns):
         rule = "SET NULL"
@@ -289,7 +290,7 @@ def _edge(
     effect, is_declared, by_orm = rule, True, False
     for each in relationships:
         if each.passive_deletes:
-            continue  # passive_deletes leaves the rows to the database, at least unloaded ones
+            continue  # passive_deletes leaves unloaded rows to the database
         if each.direction is MANYTOMANY or each.cascade.delete:
             effect, is_declared, by_orm = "delete", True, True
         elif effect != "delete" or not any(other.cascade.delete for other in relationships):
@@ -323,7 +324,7 @@ def _edge(
 def _holds_part_of_rows(table: Table) -> bool:
     """Return whether a table holds only a part of a class's rows (joined inheritance).
 
-    ON DELETE CASCADE deletes the row of one table: a subclass's part, without that of its base.
+    ON DELETE CASCADE deletes the row of one table: the subclass's part, but not the base's.
     """
     mapper = sqla.mapper_of_table(table)
     if mapper is None:
@@ -337,9 +338,9 @@ def _may_be_null(columns: Iterable[Column[Any]]) -> bool:
 
 
 def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[ForeignKeyConstraint]:
-    """Yield the foreign keys in the metadata that refer to a class, or to a table without one.
+    """Yield the foreign keys in the metadata that refer to a class, or to an unmapped table.
 
-    Foreign keys from the primary key of a subclass's table to that of its base are left out.
+    The foreign keys of joined inheritance are left out.
     """
     tables = {table} if mapper is None else {e for e in mapper.tables if isinstance(e, Table)}
     metadata = {id(each.metadata): each.metadata for each in tables}
@@ -351,7 +352,7 @@ def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Foreig
 
 
 def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:
-    """Return the columns in another table that a relationship sets to null or deletes by."""
+    """Return the columns in the other table by which a relationship unlinks or deletes rows."""
     # synchronize_pairs leave out columns of additional join criteria
     if relationship.direction in (ONETOMANY, MANYTOMANY):
         return {column for _, column in relationship.synchronize_pairs}
@@ -359,7 +360,7 @@ def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:
 
 
 def _is_inherited(constraint: ForeignKeyConstraint, mapper: Mapper[Any]) -> bool:
-    """Return whether a foreign key is the primary key of a subclass, that of its base's rows."""
+    """Return whether a foreign key links the table of a subclass to its base's."""
     if {*constraint.columns} != {*constraint.table.primary_key}:
         return False
     below = (table for each in mapper.base_mapper.self_and_descendants for table in each.tables)
@@ -375,7 +376,7 @@ class SecondaryLink:
         name: the relationship's.
         near: the mapper at the end from which it is followed.
         far: the table at the other end.
-        is_reversed: whether the class that has the relationship is the far one.
+        is_reversed: whether the relationship belongs to the class at the far end.
     """
 
     table: ToolTable
@@ -386,7 +387,7 @@ class SecondaryLink:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """What identifies it; the relationship back from the other class is equal."""
+        """The identity of the link, which is the same for the reverse relationship."""
         relationship = self.table.relationship(self.name)
         pairs = (relationship.synchronize_pairs, relationship.secondary_synchronize_pairs)
         there, back = (frozenset(theirs for _, theirs in each or ()) for each in pairs)
@@ -410,7 +411,7 @@ class SecondaryLink:
 def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[SecondaryLink]:
     """Yield the relationships with a secondary table from or to a class, each once.
 
-    Secondary tables that are listed are left out: their rows are reported themselves.
+    Listed secondary tables are left out, because their rows are reported.
     """
     listed_tables = {inspect(each.model).local_table for each in tables if not each.ends}
     known = set[tuple[Any, ...]]()
@@ -437,12 +438,12 @@ MAX_UNLISTED = 10_000
 """Rows of tables that the model may not use which one call searches; more are refused."""
 
 _CHUNK = 1_000  # keys in one statement
-_FEW = 2  # rows that are as well loaded one by one
+_FEW = 2  # up to this number, rows are loaded one by one
 _LOADED = ("select", "selectin", "subquery", "joined", "immediate", True, False)
 
 
 def _is_loaded_by_delete(relationship: RelationshipProperty[Any]) -> bool:
-    """Return whether the unit of work loads the related rows of one that it deletes."""
+    """Return whether the unit of work loads the related rows of a row that it deletes."""
     if relationship.viewonly or relationship.passive_deletes or relationship.lazy not in _LOADED:
         return False
     return relationship.direction is not MANYTOONE or relationship.cascade.delete
@@ -453,13 +454,13 @@ class AffectedRow:
     """A row that would change.
 
     Attributes:
-        mapper: of its class; `None` if no class is mapped to its table.
+        mapper: the mapper of its class; `None` if no class is mapped to its table.
         table: its table.
         key: its primary key.
         tool_table: the model's table for it; `None` if the model may not use the class.
         is_writable: whether the session's owner may write it.
-        is_declared: whether the mapping or the schema declares what happens to it.
-        by_orm: whether the unit of work deletes it, not the database.
+        is_declared: whether the mapping or the schema declares the change.
+        by_orm: whether the unit of work, not the database, deletes it.
         values: the new values of its referring columns.
     """
 
@@ -474,14 +475,14 @@ class AffectedRow:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What distinguishes it from all other rows."""
+        """The table and primary key."""
         if self.mapper is None:
             return self.table, self.key
         return self.mapper.identity_key_from_primary_key(self.key)[:2]
 
     @property
     def names(self) -> list[str]:
-        """The attributes of its new values; an empty text for a column without one."""
+        """The attributes of its new values; `""` for a column without an attribute."""
         if self.mapper is None:
             return []
         names = sqla.attributes_of(self.mapper, self.values)
@@ -496,7 +497,7 @@ class CascadeResult:
         deleted: rows that would be deleted, including the requested ones.
         unlinked: rows whose reference would become null.
         followed: rows whose reference would get the new value, or its default.
-        linked: rows related by a secondary table, whose own values do not change.
+        linked: rows related by a secondary table; their own values do not change.
         blocking: rows that prevent the change.
         roots: the requested rows.
     """
@@ -509,18 +510,18 @@ class CascadeResult:
     roots: dict[Any, AffectedRow] = field(default_factory=dict)
 
     def also_deleted(self) -> list[AffectedRow]:
-        """Return the rows that are deleted besides the requested ones."""
+        """Return the deleted rows, except the requested ones."""
         return [found for key, found in self.deleted.items() if key not in self.roots]
 
     def surviving(self, found: Mapping[Any, AffectedRow]) -> list[AffectedRow]:
-        """Return rows without those that are deleted."""
+        """Return the rows that are not deleted."""
         return [each for key, each in found.items() if key not in self.deleted]
 
 
 class CascadeSearch:
-    """Finds the rows that a delete or an update changes besides those requested.
+    """Finds the other rows that a delete or an update changes.
 
-    No instance is changed or loaded. Rows of other owners, and those that the application's loader
+    No instance is changed or loaded. Rows of other owners, and rows that the application's loader
     criteria hide, are found too.
     """
 
@@ -533,11 +534,11 @@ class CascadeSearch:
         self.result = CascadeResult()
 
     def search(self, instances: Iterable[Any], *, cascaded: bool = False) -> CascadeResult:
-        """Add what is deleted or changed together with rows that are to be deleted.
+        """Add the rows that are deleted or changed when some rows are deleted.
 
         Args:
             instances: the rows.
-            cascaded: whether they are deleted by a cascade of the mapping, and were not requested.
+            cascaded: whether a cascade of the mapping, not the request, deletes them.
         """
         waiting = deque[AffectedRow]()
         for instance in instances:
@@ -561,7 +562,7 @@ class CascadeSearch:
         return self.result
 
     def _load_related(self, group: Sequence[AffectedRow]) -> None:
-        """Load what the unit of work would load of each row by itself when it deletes it."""
+        """Load at once the relationships that the unit of work would load row by row."""
         mapper, identity_map = group[0].mapper, self._call.session.identity_map
         if mapper is None or len(group) <= _FEW:
             return
@@ -584,7 +585,7 @@ class CascadeSearch:
                 loaded.unique().all()  # `lazy="joined"` repeats rows
 
     def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> CascadeResult:
-        """Add what changes together with rows that get new values; mostly without a statement."""
+        """Add the rows that change when some rows get new values; mostly without a statement."""
         waiting = deque([self._affected_row(instance) for instance in instances])
         for row, instance in zip(waiting, instances, strict=True):
             row.values.update(_new_values(row, instance, values))
@@ -604,7 +605,7 @@ class CascadeSearch:
         return AffectedRow(state.mapper, table, key, self._tables.of_model(state.class_))
 
     def _referring_rows(self, edge: Edge, group: Sequence[AffectedRow]) -> Iterator[AffectedRow]:
-        """Record the rows that refer to some of one class, and yield those to search further."""
+        """Record the rows that refer to rows of one class, and yield those to search further."""
         mapper = sqla.mapper_of_table(edge.table)
         if self._can_skip(edge, mapper):
             return
@@ -625,9 +626,9 @@ class CascadeSearch:
     def _found_by_orm(self, edge: Edge, group: Sequence[AffectedRow]) -> set[Any] | None:
         """Return the rows that the unit of work finds when it deletes others; `None` for all.
 
-        It loads them by relationships. Those with a custom join, or to a subclass, find fewer rows
-        than refer, and so do loader criteria of the application. The flush would load them if this
-        did not.
+        It loads them by relationships. Relationships with a custom join, or to a subclass, may
+        miss referring rows, and so do loader criteria of the application. The flush would
+        otherwise load them.
         """
         if not edge.names:
             return None
@@ -635,7 +636,7 @@ class CascadeSearch:
         for each in group:
             mapper = cast("Mapper[Any]", each.mapper)
             instance = identity_map.get(mapper.identity_key_from_primary_key(each.key))
-            if instance is None:  # it is not loaded yet, so the ORM has not deleted it
+            if instance is None:  # not loaded yet, so the ORM cannot have deleted it
                 return None
             with self._call.session.no_autoflush:
                 for name in edge.names:
@@ -644,10 +645,10 @@ class CascadeSearch:
         return identities
 
     def _can_skip(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
-        """Return whether it makes no difference which rows refer in one way.
+        """Return whether the rows of an edge need not be read.
 
-        Rows that no model may use are deleted or changed as the mapping and the schema declare,
-        and not named, unless some may belong to another owner.
+        Rows of unlisted tables are deleted or changed as the mapping and the schema declare, and
+        not named. They are read only if some may belong to another owner.
         """
         fallback = edge.fallback
         if (
@@ -667,7 +668,7 @@ class CascadeSearch:
         )
 
     def _is_owned(self, table: Table) -> bool:
-        """Return whether the rows of a table have owners, in a session that has one."""
+        """Return whether the session has an owner and the rows of a table belong to owners."""
         owner = self._call.session.owner
         try:
             return owner is not None and owner.ownership.belonging_of(table) is not None
@@ -696,7 +697,7 @@ class CascadeSearch:
             self.result.blocking.setdefault(row.identity, row)
 
     def _add_deleted(self, row: AffectedRow) -> Iterator[AffectedRow]:
-        """Record a deleted row; yield it if it is new, or if it is new that the ORM deletes it."""
+        """Record a deleted row; yield it if it, or its deletion by the ORM, was unknown."""
         if self._add_changed(row, self.result.deleted):
             yield row
         elif row.by_orm and not self.result.deleted[row.identity].by_orm:
@@ -713,7 +714,7 @@ class CascadeSearch:
             for start in range(0, len(keys), _CHUNK):
                 statement = link.statement(keys[start : start + _CHUNK])
                 limited = statement.limit(self._call.setting.max_written + 1)
-                options = {"raw_keys": True}  # confined: only rows that the session sees
+                options = {"raw_keys": True}  # limited to rows that the session sees
                 far_mapper = inspect(link.far.model).mapper
                 for key in self._call.session.execute(limited, execution_options=options):
                     row = AffectedRow(
@@ -722,7 +723,7 @@ class CascadeSearch:
                     self._add_changed(row, self.result.linked)
 
     def _add_changed(self, row: AffectedRow, rows: dict[Any, AffectedRow]) -> bool:
-        """Record a changed row, count it, and return whether it is new there."""
+        """Record a changed row, count it, and return whether it was added."""
         known = rows.setdefault(row.identity, row)
         known.values.update(row.values)
         if known is not row:
@@ -740,7 +741,7 @@ class CascadeSearch:
         referred: AffectedRow,
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[AffectedRow]:
-        """Yield the rows that refer to others, by the keys of those: one statement."""
+        """Yield the rows that refer to other rows, by the keys of the latter: one statement."""
         is_followed = edge.effect == "follow"
         referred_values = referred.values if is_followed else dict.fromkeys(edge.referred)
         pairs = zip(edge.columns, edge.referred, strict=True)
@@ -758,7 +759,7 @@ class CascadeSearch:
         ).limit(most + 1)
         rows = self._call.session.execute(
             statement,
-            # unconfined: rows that the owner cannot see would be changed too
+            # not limited to the owner, because rows that it cannot see would be changed too
             execution_options={"raw_keys": True, "unconfined": True},
             bind_arguments={} if mapper is None else {"mapper": mapper},
         )
@@ -788,7 +789,7 @@ class CascadeSearch:
             return true()
 
     def _tool_table(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
-        """Return the model's table for rows: that of their class, or another on the same table."""
+        """Return the tool table for rows, by their class or another class on the same table."""
         own = None if mapper is None else self._tables.of_model(mapper.class_)
         roots = (t for t in self._tables if inspect(t.model).mapper.inherits is None)
         on_table = (t for t in roots if inspect(t.model).local_table is edge.table)
@@ -808,7 +809,7 @@ def group_rows(
 def _new_values(
     row: AffectedRow, instance: Any, values: Mapping[str, Any]
 ) -> Iterator[tuple[Column[Any], Any]]:
-    """Yield the referred columns in which a row gets another value, with the new values."""
+    """Yield the referenced columns whose values change, with the new values."""
     mapper = cast("Mapper[Any]", row.mapper)
     changed = (each for each in mapper.column_attrs if each.key in values)
     names = {c: each.key for each in changed for c in each.columns if isinstance(c, Column)}
@@ -850,7 +851,7 @@ _MAX_NAMED = 10  # rows that an error names
 
 
 class CascadeReport:
-    """Reports the rows of a cascade search to the model, and refuses those it may not change."""
+    """Reports the rows of a cascade search; refuses the call if the model may not change one."""
 
     def __init__(self, call: Call, changes: Changes) -> None:
         self._call = call
@@ -865,7 +866,7 @@ class CascadeReport:
             groups: by table, the rows and their new values.
 
         Raises:
-            ToolError: the model may not change them.
+            ToolError: the model may not change one of them.
         """
         searcher = CascadeSearch(self._call, "db_update")
         for table, (instances, values) in groups.items():
@@ -876,7 +877,7 @@ class CascadeReport:
         return self.report(searcher.result)
 
     def report(self, result: CascadeResult) -> dict[str, list[str]]:
-        """Call the hooks of the rows found, and return their refs by what happens to them."""
+        """Call the hooks of the rows found, and return their refs by effect."""
         also_deleted = result.also_deleted()
         unlinked = [
             each
@@ -902,7 +903,7 @@ class CascadeReport:
         return {name: refs for name, refs in report.items() if refs}
 
     def refs(self, rows: Iterable[AffectedRow]) -> list[str]:
-        """Return the refs of those rows that a model may know: at most one round trip."""
+        """Return the refs of the rows in tables that the model may use: at most one round trip."""
         pairs = [
             (each.tool_table.entity, each.tool_table.keys.key_of(each.key))
             for each in rows
@@ -911,15 +912,15 @@ class CascadeReport:
         return [*dict.fromkeys(self._call.conversation.refer_pairs(pairs))] if pairs else []
 
     def refuse(self, rows: Sequence[AffectedRow], table: ToolTable, change: str) -> None:
-        """Raise an error if there are rows that prevent a change; it names those of one class.
+        """Raise an error if rows prevent a change; the error names the rows of one class.
 
         Args:
             rows: the rows.
             table: the table in which rows are changed.
-            change: what is done there, for the message.
+            change: the verb for the message.
 
         Raises:
-            ToolError: there are such rows.
+            ToolError: `rows` is not empty.
         """
         if not rows:
             return
@@ -949,7 +950,7 @@ class CascadeReport:
     def _call_hooks(
         self, table: ToolTable, names: Sequence[str], rows: Sequence[AffectedRow]
     ) -> None:
-        """Call the hooks of rows of which some attributes change, and assign what hooks add."""
+        """Call the hooks of rows with changed attributes, and assign the values that hooks add."""
         values = zip(names, rows[0].values.values(), strict=True)
         record = {name: value for name, value in values if not isinstance(value, FetchedValue)}
         instances = self._load_instances(table, rows)
@@ -957,7 +958,7 @@ class CascadeReport:
         assign_changes(instances, {n: v for n, v in writing.records[0].items() if n not in names})
 
     def _load_instances(self, table: ToolTable, rows: Iterable[AffectedRow]) -> list[Any]:
-        """Return the instances of rows: one statement. Rows of tables without key are left out."""
+        """Return the instances of rows, without rows of keyless tables: one statement."""
         primary = inspect(table.model).mapper.primary_key
         keys = [each.key for each in rows if each.key]
         if not keys:

@@ -1,7 +1,7 @@
-r"""Definitions of tools for clients: prompt text, JSON schemas, functions of the application.
+r"""Tool definitions for clients: prompt text, JSON schemas, functions of the application.
 
-`description_of` writes a table's name and a line for each column. Only what a model may use is in
-it, and every name and comment stays on its line.
+`description_of` writes a table's name and a line for each column. It lists only what a model may
+use, and line breaks in names and comments are removed.
 
 >>> print(description_of([toolset.tables.by_name("recipes")]).partition("\n")[2])
 recipes
@@ -24,9 +24,9 @@ OpenAI's strict mode is off: it supports neither data whose fields depend on a t
 fields. No definition has `$defs`: references are not followed by all clients.
 
 `function_tool` makes a tool of an application's function, as the decorator `Toolset.tool` does.
-Pydantic checks what the model gives against the types of the parameters. A `Ref[Order]` must be
-the ref of an order that exists and that the session's owner may see. The function runs in one
-transaction, and the rows and values that it returns are shown as `db_read` shows them.
+Pydantic validates the model's arguments by the types of the parameters. A `Ref[Order]` must be the
+ref of an existing order that the session's owner may see. The function runs in one transaction,
+and the rows and values that it returns are shown as `db_read` shows them.
 
 Limits: a function needs a docstring and a type for each parameter, or `SetupError` is raised.
 """
@@ -78,7 +78,7 @@ from alfred_refs.tools.tables import VERBS, ToolColumn, ToolTable, ToolTables, l
 MAX_CHOICES = 50
 """Choices of a column that are listed; more would crowd out the other columns."""
 
-# family of values -> its word, where JSON schema has no shorter one
+# family of values -> its word, unless the JSON schema type is shorter
 _FAMILY_WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "raw data"}
 
 _HOW_TO_READ = (
@@ -93,11 +93,11 @@ def description_of(
     tables: Iterable[ToolTable],
     filled: Callable[[ToolTable], Collection[str]] = lambda _: (),
 ) -> str:
-    """Return what a model needs to know to use tables; empty without tables.
+    """Return the description of tables for a model; empty without tables.
 
     Args:
         tables: the tables.
-        filled: returns the columns of a table that hooks set in new rows.
+        filled: a function that returns the columns of a table that hooks set in new rows.
     """
     listed = list(tables)
     if not listed:
@@ -142,13 +142,13 @@ def _table_lines(table: ToolTable, filled: Collection[str]) -> Iterator[str]:
 
 
 def _linked(table: ToolTable) -> str:
-    """Return a note of what the rows of an association table are."""
+    """Return a note that describes the rows of an association table."""
     one, other = (_quote_name(end.table.name) for end in table.ends)
     return f" (links {one} and {other}{', read only' if table.read_only else ''})"
 
 
 def _forbidden_verbs(table: ToolTable) -> str:
-    """Return a note of the verbs that are not allowed on a table."""
+    """Return a note on the verbs that are not allowed on a table."""
     missing = [verb for verb in VERBS if verb not in table.verbs]
     if table.read_only:
         return " (read only)"
@@ -225,7 +225,7 @@ _JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 # keywords that are left out of the schemas of our tools
 _CHECKED_BY_TOOLS = ("additionalProperties", "minItems", "minProperties", "minimum")
 
-# fields whose description says which types they take, in fewer words than their schema
+# fields whose description names their types in fewer words than their schema
 _OF_SEVERAL_TYPES = {"order_by", "order_dir", "from_draft", "expect"}
 
 _FILTERS = ": each is a condition, or a group with 'and', 'or' or 'not'"
@@ -234,7 +234,7 @@ _SIMILAR = (
     f"; 'similar', with field {SEMANTIC!r} and a text, finds rows by meaning: in filters only"
 )
 
-# tool -> its description; `{}` are filled from the setting
+# tool -> its description; `{}` is filled from the setting
 _PURPOSES: Mapping[str, str] = {
     "db_read": "Read rows of a table: at most {rows} an answer. Rows are named by refs such as "
     "'{entity}_1', in all tools. If 'more' is true, call again with the 'cursor' of the answer.",
@@ -248,14 +248,14 @@ _PURPOSES: Mapping[str, str] = {
     "with the items that changed and those next to them.",
 }
 
-# tool -> what its description adds on drafts
+# tool -> addition to its description if drafts are enabled
 _WITH_DRAFTS: Mapping[str, str] = {
     "db_read": " Filters that name rows by their refs may name drafts, such as 'gen_{entity}_1'.",
     "db_update": " Do not mix drafts and rows in one call.",
     "db_delete": " Do not mix drafts and rows in one call.",
 }
 
-# field of a write -> what its description adds if labels are required
+# field of a write -> addition to its description if labels are required
 _LABEL_NOTES: Mapping[str, str] = {
     "data": "; beside each ref the label of its row, under '_<column>_label'",
     "expect": "; needed for rows named by refs",
@@ -286,13 +286,13 @@ def schemas_of(
     """Return the definitions of the tools that a model may use, in a client's format.
 
     Args:
-        setting: of the toolset.
+        setting: the setting of the toolset.
         form: the client's format.
         own: the application's tools: name, description, schema of the arguments, hints.
-        describe: whether the tables are described.
+        describe: whether to include the description of the tables.
 
     Raises:
-        SetupError: there is no such format.
+        SetupError: the format is unknown.
     """
     if form not in get_args(Form):
         raise SetupError(
@@ -348,13 +348,13 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
 
 
 def names_of(tables: Iterable[ToolTable]) -> list[str]:
-    """Return the names of the tools for which there is a table."""
+    """Return the names of the tools that apply to at least one table."""
     listed = [*tables]
     return [name for name in _PURPOSES if any(_applies_to(name, each) for each in listed)]
 
 
 def _applies_to(tool: str, table: ToolTable) -> bool:
-    """Return whether a tool may be used on a table."""
+    """Return whether a tool applies to a table."""
     if tool == "db_edit_list":
         return bool(lists_of(table))
     return tool == "db_read" or tool.removeprefix("db_") in table.verbs
@@ -365,7 +365,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
     given = inline(_with_draft_notes(arguments_schema(tool), drafts=setting.drafts))
     schema = _small(_lean(given))
     fields = schema["properties"]
-    # the definition has the description outside of the schema
+    # the description is in the definition, outside of the schema
     del schema["description"]
     if tool == "db_delete" and "db_update" in names_of(setting.tables):
         fields["expect"]["description"] = "as in db_update"
@@ -389,7 +389,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
 
 
 def filter_kinds(tool: str, setting: Setting) -> list[Schema]:
-    """Return the schemas of the kinds of filters that a tool takes, for a prompt.
+    """Return the schemas of all kinds of filters of a tool, for a prompt.
 
     Filters inside of groups are `{"$ref": "#/$defs/Filter"}`.
     """
@@ -404,12 +404,12 @@ def filter_kinds(tool: str, setting: Setting) -> list[Schema]:
 
 
 def _filter(tool: str, setting: Setting) -> Schema:
-    """Return the schema of a filter: of all its kinds as one object, which is a tenth as long.
+    """Return the schema of a filter: one object for all kinds, which is a tenth as long.
 
-    A filter may contain filters, which only a `$ref` could express, and not all clients take one.
+    Filters inside filters would need a `$ref`, which not all clients accept.
     """
     clause = _clause_fields(tool, setting)
-    if tool != "db_read":  # all definitions are read together, and explain filters once
+    if tool != "db_read":  # models read all definitions together, so one explains filters
         return {"type": "object"}
     return {"type": "object", "properties": {**clause, "and": {}, "or": {}, "not": {}}}
 
@@ -426,7 +426,7 @@ def _clause_fields(tool: str, setting: Setting) -> Schema:
 
 
 def _add_label_notes(schema: Schema, setting: Setting) -> None:
-    """Add to a schema that labels are required, if they are."""
+    """Note in a schema that labels are required, if they are."""
     for field in (
         _LABEL_NOTES.keys() & schema["properties"] if setting.expect == "required" else ()
     ):
@@ -434,7 +434,7 @@ def _add_label_notes(schema: Schema, setting: Setting) -> None:
 
 
 def _path_among(tables: Iterable[ToolTable]) -> str | None:
-    """Return an example path from one of the tables to a column of another."""
+    """Return an example of a path from one of the tables to a column of another."""
     paths = (
         f"{name}.{column.name}"
         for table in tables
@@ -446,7 +446,7 @@ def _path_among(tables: Iterable[ToolTable]) -> str | None:
 
 
 def _with_draft_notes(schema: Any, *, drafts: bool) -> Any:
-    """Return a schema with its notes on drafts, or without fields that are about drafts."""
+    """Add notes on drafts to a schema if drafts are enabled; otherwise remove its draft fields."""
     if isinstance(schema, list):
         return [_with_draft_notes(each, drafts=drafts) for each in schema]
     if not isinstance(schema, dict):
@@ -463,7 +463,7 @@ def _with_draft_notes(schema: Any, *, drafts: bool) -> Any:
 
 
 def _lean(schema: Schema) -> Schema:
-    """Return one of pydantic's schemas without keywords that a model does not need."""
+    """Return a pydantic schema without keywords that a model does not need."""
     lean = {name: each for name, each in schema.items() if name not in ("title", "default")}
     if lean.get("additionalProperties") is True:
         del lean["additionalProperties"]
@@ -481,9 +481,9 @@ def _lean(schema: Schema) -> Schema:
 
 
 def _small(schema: Schema) -> Schema:
-    """Return the schema of one of our tools without what the tool checks and words itself.
+    """Return the schema of one of our tools without rules that the tool checks itself.
 
-    These are limits, unknown fields, and null, which is an argument that is left out.
+    These are limits, unknown fields, and null, which means that an argument is omitted.
     """
     small = {name: each for name, each in schema.items() if name not in _CHECKED_BY_TOOLS}
     if isinstance(small.get("type"), list):
@@ -503,8 +503,8 @@ def _small(schema: Schema) -> Schema:
 def inline(schema: Schema) -> Schema:
     """Return a schema with definitions in place of references to them.
 
-    LangChain and some providers do not follow references. Inside of a definition that refers to
-    itself, it is any object.
+    LangChain and some providers do not follow references. A reference of a definition to itself
+    becomes any object.
     """
     definitions = schema.get("$defs", {})
 
@@ -526,7 +526,7 @@ def inline(schema: Schema) -> Schema:
 
 
 def _union(choices: list[Schema]) -> Schema:
-    """Return a schema for one of several; plain types become a list of types."""
+    """Return the union of schemas; plain types become a list of types."""
     if all(choice.keys() == {"type"} for choice in choices):
         return {"type": [choice["type"] for choice in choices]}
     return {"anyOf": choices}
@@ -547,7 +547,7 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # accepted by all clients
 
 
 class _RefText(str):
-    """The description of a ref in a schema, until the tables are known.
+    """A placeholder for the description of a ref in a schema, until the tables are known.
 
     Attributes:
         model: the class.
@@ -568,7 +568,7 @@ class _RefText(str):
 
 @dataclass(frozen=True)
 class RefTo:
-    """The annotation behind `Ref[Order]`: pydantic validates text, and the call looks it up."""
+    """The annotation behind `Ref[Order]`: pydantic validates text, and the call resolves it."""
 
     model: type[Any]
 
@@ -599,7 +599,8 @@ else:
     class Ref:
         """The ref of a row of a class: a parameter `Ref[Order]` takes `"order_1"`.
 
-        The function is given it as plain text, which a `RefSession` takes wherever it takes keys.
+        The function receives it as plain text, which a `RefSession` accepts wherever it accepts
+        keys.
 
         Example:
             >>> @toolset.tool
@@ -625,11 +626,11 @@ class FunctionTool:
     Attributes:
         name: its name.
         description: the first paragraph of its docstring.
-        reads: whether it changes nothing.
+        reads: whether it only reads.
         function: the function.
         arguments: the model's arguments, as a pydantic model.
         parameters: their JSON schema, with a label for each ref, if the tool writes.
-        own: the parameters that the call fills in: its session and its conversation.
+        own: the parameters that the call fills in: the session and the conversation.
     """
 
     name: str
@@ -649,8 +650,8 @@ class FunctionTool:
         """Call the function in one transaction, and return its result as JSON.
 
         Raises:
-            ToolError: the arguments have another shape, or name a row that the session cannot see
-                or that does not have the label that is given.
+            ToolError: the arguments do not match the schema, or name a row that the session cannot
+                see or that has another label.
             BadRefError: a ref cannot be used.
         """
         if not isinstance(given, dict):
@@ -705,10 +706,10 @@ def function_tool(
     name: str | None = None,
     reads: bool = False,
 ) -> FunctionTool:
-    """Return a function as a tool.
+    """Make a tool from a function.
 
     Raises:
-        SetupError: it has no name or docstring for a model, or a parameter that no model can give.
+        SetupError: it has no name or docstring, or a parameter that a model cannot pass.
     """
     tool_name: str = getattr(function, "__name__", "") if name is None else name
     if not _NAME.fullmatch(tool_name) or tool_name in {*TOOLS, *taken_names}:
@@ -767,7 +768,7 @@ def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
 
 
 def _models_in(hints: Iterable[Any]) -> Iterable[type[Any]]:
-    """Yield the classes whose refs types accept, at any depth."""
+    """Yield the classes in `Ref[...]` annotations, at any depth of types."""
     for hint in hints:
         for part in getattr(hint, "__metadata__", ()):
             if isinstance(part, RefTo):
@@ -795,10 +796,10 @@ def _with_ref_names(schema: Any, tables: ToolTables) -> Any:
 def _ref_fields(
     properties: Mapping[str, Any], definitions: Mapping[str, Any], tables: ToolTables
 ) -> Iterator[tuple[str, str, ToolTable, bool]]:
-    """Yield the fields of refs of rows with labels, each with the field of its label or labels.
+    """Yield the fields with refs of labelled rows, each with its label field.
 
     Yields:
-        the name, the label's name, the table, and whether both are lists.
+        the field's name, the label field's name, the table, and whether both are lists.
     """
     for name, schema in properties.items():
         for model, is_list in _refs_in(schema, definitions):
@@ -811,7 +812,7 @@ def _ref_fields(
 def _refs_in(
     schema: Mapping[str, Any], definitions: Mapping[str, Any], *, is_list: bool = False
 ) -> Iterator[tuple[type[Any], bool]]:
-    """Yield the classes whose refs a field takes, each with whether it takes a list of them."""
+    """Yield the classes of the refs in a field, each with whether the field is a list."""
     for each in alternatives_of(schema, definitions):
         if _REF in each:
             yield each[_REF].model, is_list
@@ -820,7 +821,7 @@ def _refs_in(
 
 
 def _with_labels(schema: Any, definitions: Mapping[str, Any], tables: ToolTables) -> Any:
-    """Return a schema with a field for the label of each ref, next to it."""
+    """Add a label field to a schema for each field of refs."""
     if isinstance(schema, list):
         return [_with_labels(each, definitions, tables) for each in schema]
     if not isinstance(schema, dict):
@@ -850,11 +851,11 @@ class _LabelReader:
     """Takes the labels of refs out of the arguments of a function tool.
 
     Args:
-        definitions: of the arguments' schema.
-        tables: that a model may use.
+        definitions: the definitions of the arguments' schema.
+        tables: the tables that a model may use.
 
     Attributes:
-        expectations: the refs, each with the label that is given for it, if any.
+        expectations: the refs, each with its label in the arguments, if any.
     """
 
     def __init__(self, definitions: Mapping[str, Any], tables: ToolTables) -> None:
@@ -888,8 +889,8 @@ def _check_rows(call: Call, required: RequiredRefs) -> None:
     """Check that refs name rows that the session can see: one statement for each table.
 
     Raises:
-        BadRefError: one does not name a row.
-        ToolError: one names a row that the session cannot see.
+        BadRefError: a ref does not name a row.
+        ToolError: a ref names a row that the session cannot see.
     """
     tables = call.setting.tables
     pairs = {(ref, tables.of_model(model)) for ref, model in required}
@@ -907,7 +908,7 @@ def _check_rows(call: Call, required: RequiredRefs) -> None:
 
 
 def _answer(call: Call, returned: Any) -> dict[str, Any]:
-    """Return the result of a function as JSON: rows as reads show them, other values unchanged."""
+    """Return the result of a function as JSON: rows like `db_read`, other values unchanged."""
     rows = returned if isinstance(returned, list | tuple) else [returned]
     tables = {call.setting.tables.of_model(type(each)) for each in rows}
     [table] = tables if len(tables) == 1 else [None]

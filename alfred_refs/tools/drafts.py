@@ -1,4 +1,4 @@
-"""Drafts in tools: read, filtered in memory, changed, discarded.
+"""Drafts in tools: reading, filtering in memory, changing and discarding them.
 
 A draft is a row that was generated and is not saved, with a ref such as `gen_recipe_1`. It is
 stored in the conversation and in no table, so filters and related rows are evaluated here, in
@@ -16,13 +16,13 @@ Python. (`writing` saves a draft as a row.)
 - `DraftRecord` is the content of a draft by column; `matching_records` filters records as SQL
   would, null included. A path is an EXISTS over the rows nested in the content. Texts are compared
   by code point, and `ilike` ignores case as Python does.
-- `draft_records` reads what a call needs of its drafts from the registry; `DraftRows` makes their
-  JSON. Refs of drafts that have been saved are shown as refs of their rows.
-- `DraftMaker` and `DraftWriter` create, change and discard drafts, all of a call or none. No table
-  is written, so no hook for writes is called. Changes are checked as values of rows are, and
-  stored as the model gave them.
-- `DraftLists` edits a list inside of a draft by position, with the executor that edits lists of
-  rows (`positions`). Positions stored in nested rows are renumbered.
+- `draft_records` reads the drafts of a call from the registry; `DraftRows` makes their JSON. Refs
+  of drafts that have been saved are shown as refs of their rows.
+- `DraftMaker` and `DraftWriter` create, change and discard drafts: all drafts of a call, or none.
+  No table is written, so no hook for writes is called. Changes are checked like values of rows,
+  and stored as the model passed them.
+- `DraftLists` edits a list inside a draft by position, with the same executor as lists of rows
+  (`positions`). Positions stored in nested rows are renumbered.
 
 Limits: a filter that would need a row of the database is refused, and so is one that takes too
 many comparisons, because no `statement_timeout` stops it here (`Work`).
@@ -158,14 +158,14 @@ class WorkBudget:
             )
 
     def value(self, record: DraftRecord, column: ToolColumn) -> Any:
-        """Return a record's value of a column for comparison; it is converted once."""
+        """Return a record's value of a column, converted for comparison once."""
         cache_key = record.name, column.name
         if cache_key not in self._values:
             self._values[cache_key] = comparable_value(record.value(column))
         return self._values[cache_key]
 
     def operand(self, clause: FilterClause, column: ToolColumn) -> Any:
-        """Return the value that a clause compares with; it is converted once.
+        """Return the operand of a clause, converted once.
 
         Raises:
             ToolError: the clause cannot be evaluated.
@@ -185,11 +185,11 @@ class DraftRecord:
     """The content of a draft, or of a row nested in one.
 
     Attributes:
-        table: the table in which it will be a row.
+        table: the table of the row that it will become.
         content: JSON values by attribute; by relationship, nested objects or refs of rows.
         name: its name in errors: the draft's ref, or a path from it.
-        ref: the draft's; `None` for nested rows.
-        saved_refs: refs of drafts that were saved since -> the refs of their rows.
+        ref: the draft's ref; `None` for nested rows.
+        saved_refs: refs of drafts that have been saved -> the refs of their rows.
     """
 
     table: ToolTable
@@ -219,19 +219,19 @@ class DraftRecord:
         return accept_value(column.values.accept, f"{self.name}.{column.name}", json_value)
 
     def current_refs(self, refs: Any) -> Any:
-        """Replace refs of drafts that were saved by the refs of their rows."""
+        """Replace the refs of saved drafts by the refs of their rows."""
         if isinstance(refs, list):
             return [self.current_refs(each) for each in refs]
         return self.saved_refs.get(refs, refs) if isinstance(refs, str) else refs
 
     def _related_ref(self, name: str) -> str | None:
-        """Return the ref of a foreign key column from the relationship that will write it."""
+        """Return the ref for a foreign key column, from the relationship that will write it."""
         names = (n for n, columns in self.table.references().items() if columns == [name])
         values = (self.content.get(each) for each in names)
         return next((each for each in values if isinstance(each, str)), None)
 
     def related_records(self, name: str) -> list[DraftRecord | str] | None:
-        """Return related rows: records, or refs of rows; `None` if the content has none of it."""
+        """Return related rows as records or refs; `None` if the content lacks the relationship."""
         if name not in self.content:
             return None if self._has_reference(name) else []
         content = self.content[name]
@@ -247,9 +247,10 @@ class DraftRecord:
         ]
 
     def _has_reference(self, name: str) -> bool:
-        """Return whether a relationship leads to a row by a foreign key of this one.
+        """Return whether a relationship to one row is set, by its foreign key or by itself.
 
-        A nested row refers to the row it is nested in, although its content does not say so.
+        A nested row counts as referring to its outer row, although its content does not contain
+        it.
         """
         names = self.table.references().get(name, ())
         nothing = None if self.ref is not None else ""
@@ -267,7 +268,7 @@ def matching_records(
 
 
 def _evaluate(given: Filter, record: DraftRecord, work: WorkBudget) -> bool | None:
-    """Evaluate a filter; `None` where SQL has NULL."""
+    """Evaluate a filter; return `None` where SQL yields NULL."""
     match given:
         case AndGroup():
             return _and([_evaluate(each, record, work) for each in given.all_of])
@@ -342,7 +343,7 @@ def _nested_match(
 
 
 def _is_row(clause: FilterClause, record: DraftRecord) -> bool:
-    """Return whether a draft of a class with a composite key is among the refs of a clause."""
+    """Return whether the refs of a clause include a draft of a class with a composite key."""
     refs = clause.value if isinstance(clause.value, list) else [clause.value]
     return (record.ref in refs) is (clause.op in ("=", "in"))
 
@@ -360,7 +361,7 @@ def _compare_null(clause: FilterClause, operand: Any, value: Any) -> bool | None
 
 
 def comparable_value(value: Any) -> Any:
-    """Return a value as PostgreSQL compares it: `timetz` is equal only in the same zone."""
+    """Return a value that compares as in PostgreSQL: `timetz` is equal only in the same zone."""
     if isinstance(value, list):
         return [comparable_value(each) for each in value]
     if not isinstance(value, dt.time) or value.tzinfo is None:
@@ -373,7 +374,7 @@ def comparable_value(value: Any) -> Any:
 
 
 def _is_in(value: Any, values: Sequence[Any]) -> bool | None:
-    """Return whether a value is in a list; null in a list with null is, otherwise unknown."""
+    """Return whether a value is in a list; `None` (unknown) for null and a list without null."""
     if value is None:
         return True if None in values else None
     return value in values
@@ -384,8 +385,8 @@ class _Containment:
     """Evaluates PostgreSQL's `@>` on JSON values.
 
     Attributes:
-        work: counts the cost.
-        field: of the filter.
+        work: counts the cost of comparisons.
+        field: the field of the filter, for errors.
     """
 
     work: WorkBudget
@@ -394,7 +395,7 @@ class _Containment:
     def contains(self, document: Any, part: Any) -> bool:
         """Return whether a document contains another.
 
-        Only at the top level a list contains a scalar that is one of its elements.
+        A list contains a scalar element of it only at the top level.
         """
         if isinstance(document, list) and not isinstance(part, dict | list):
             return self._contains(document, [part])
@@ -423,7 +424,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _typed(value: Any) -> tuple[bool, Any]:
-    """Return a value for comparison; in Python, `True` equals 1."""
+    """Return a value with its type for comparison, because `True` equals 1 in Python."""
     return isinstance(value, bool), as_shown(value)
 
 
@@ -440,7 +441,7 @@ class DraftRecords:
 
     Attributes:
         records: in the order of their numbers.
-        labels: of other drafts that they refer to, by ref.
+        labels: labels of the other drafts that they refer to, by ref.
     """
 
     records: Sequence[DraftRecord] = ()
@@ -454,9 +455,9 @@ def draft_records(
 
     Args:
         call: that reads them.
-        drafts: of the entity of a table.
+        drafts: drafts of the table's entity.
         table: the table; drafts of other classes of the entity are left out.
-        filters: whose refs are compared with theirs.
+        filters: filters whose refs are compared with refs in drafts.
     """
     of_table = (draft for draft in drafts if is_draft_of(table, draft))
     own = sorted(of_table, key=lambda draft: draft_number(draft.ref))
@@ -484,7 +485,7 @@ def check_draft_class(table: ToolTable, drafts: Iterable[Draft], tables: ToolTab
     """Check that drafts of an entity become rows of a table.
 
     Raises:
-        ToolError: one is of another class.
+        ToolError: a draft is of another class.
     """
     for draft in drafts:
         if not is_draft_of(table, draft):
@@ -496,7 +497,7 @@ def check_draft_class(table: ToolTable, drafts: Iterable[Draft], tables: ToolTab
 
 
 def is_draft_of(table: ToolTable, draft: Draft) -> bool:
-    """Return whether a draft becomes a row of a table, not of another class of its entity."""
+    """Return whether a draft becomes a row of a table, and not of another class of the entity."""
     return issubclass(class_of(table.model, draft.content), table.model)
 
 
@@ -527,7 +528,7 @@ def draft_number(ref: str) -> int:
 
 
 def _refs_in(table: ToolTable, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts in columns of refs and relationships, nested ones included."""
+    """Yield the texts in ref columns and relationships, including those in nested rows."""
     for name, value in content.items():
         column, target = table.columns.get(name), table.targets.get(name)
         values = value if isinstance(value, list) else [value]
@@ -543,9 +544,9 @@ class DraftRows:
 
     Args:
         call: that reads them.
-        rendering: of the rows in the same answer, which has the same limits.
-        labels: of other drafts that these refer to, by ref.
-        whole: whether all nested content is shown, not only named relationships.
+        rendering: the rendering of the rows in the same answer, with the same limits.
+        labels: labels of the other drafts that these refer to, by ref.
+        whole: whether to show all nested content, not only named relationships.
     """
 
     def __init__(
@@ -642,7 +643,7 @@ class DraftRows:
 def _fetch_usable(
     fetch: Callable[[list[P]], Sequence[T]], refs: Sequence[P], text_of: Callable[[P], str]
 ) -> dict[P, T]:
-    """Fetch something for refs, without those that cannot be used any more."""
+    """Call `fetch` with refs, and again without each ref that cannot be used any more."""
     remaining = list(refs)
     while remaining:
         try:
@@ -717,7 +718,7 @@ class DraftWriter:
     Args:
         call: the call.
         table: the table of the drafts.
-        named: the pending drafts that its filters name, by ref.
+        named: the pending drafts that the filters name, by ref.
     """
 
     def __init__(self, call: Call, table: ToolTable, named: Mapping[str, Draft]) -> None:
@@ -753,10 +754,10 @@ class DraftWriter:
         return self._call.finish_answer(answer, [] if refs else [_NOTHING], foreign=labels)
 
     def _matching_drafts(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
-        """Return the drafts that match all filters, and check what the model expects of them.
+        """Return the drafts that match all filters, and verify `expect` for them.
 
         Raises:
-            ToolError: a row may match too, or a filter cannot be evaluated on drafts.
+            ToolError: rows may match too, or a filter cannot be evaluated on drafts.
         """
         table, filters = self._table, arguments.filters
         keys = self._call.resolve(refs_in(filters, table, self._drafts))
@@ -808,7 +809,7 @@ def check_draft_permissions(
 
 
 def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
-    """Return a draft's content with a model's changes, checked for the class that it is of then.
+    """Apply a model's changes to a draft's content, and check it for its resulting class.
 
     Raises:
         ToolError: the content could not be saved.
@@ -828,14 +829,14 @@ def apply_changes(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> di
 
 
 def content_with_ref(draft: Draft, content: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
-    """Return a draft's content with its ref as its own key."""
+    """Add the draft's ref to its content, as its own key."""
     return {**content, **{each.name: draft.ref for each in table.columns.values() if each.own}}
 
 
 def _merge_changes(
     content: Mapping[str, Any], changes: Mapping[str, Any], table: ToolTable
 ) -> dict[str, Any]:
-    """Return content with changes; a reference is either in its column or its relationship."""
+    """Merge changes into content; a reference is either in its column or its relationship."""
     outdated = set[str]()
     for name, columns in table.references().items():
         if name in changes:
@@ -894,7 +895,7 @@ class DraftLists:
         return self._call.finish_answer(answer, [], rendering, rows.foreign())
 
     def _token(self, draft: Draft) -> str:
-        """Return a digest of the list's name and content."""
+        """Return the token: a digest of the list's name and content."""
         given = [draft.ref, self._list.name, draft.content.get(self._names[0])]
         text = json.dumps(given, sort_keys=True)
         return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()

@@ -1,9 +1,9 @@
-"""What a call does to rows: the stored values of each row before and after it.
+"""Effects of a call on rows: the stored values of each row before and after it.
 
-`Recorder` listens to the statements of a transaction, whoever sends them: the unit of work, a
-hook, or the application's own tool. It reads the rows that an UPDATE or DELETE is about to change,
-with those that foreign keys change along, and the same rows again at the end. So it knows what
-triggers, defaults and rounding have made of a value.
+`Recorder` listens to all statements of a transaction, from the unit of work, from hooks, and from
+the application's own tools. It reads the rows that an UPDATE or DELETE is about to change, and
+other rows that foreign keys change with them, and the same rows again at the end. So it includes
+the effects of triggers, defaults and rounding.
 
 >>> with Recorder(session) as recorder:
 ...     session.get(Recipe, "recipe_1").servings = 8
@@ -13,12 +13,12 @@ triggers, defaults and rounding have made of a value.
 ('updated', {'servings': ('2', '8')})
 
 Values are the text that the database makes of them (`CAST(value AS TEXT)`), because every type of
-PostgreSQL reads its own text back, and a custom type of the application would not. Of bytes and of
-types named in `LEFT_OUT` only a digest is kept, which shows that they have changed.
+PostgreSQL reads its own text back, and a custom type of the application would not. For bytes and
+the types in `LEFT_OUT`, only a digest is kept, which shows that they have changed.
 
 Limits: rows that only triggers change, foreign keys that the metadata does not have, SQL as text
-and writes in WITH queries are not seen; `Recorder.unseen` says which statements may have changed
-more. A row that gets another primary key is one that is deleted and one that is created.
+and writes in WITH queries are not seen; `Recorder.unseen` lists the statements that may have
+changed more. A row that gets another primary key counts as one deleted and one created row.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ _MOST_SETS: Final = 1_000  # parameter sets of a statement, each of which needs 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """What was done to one row of a table.
+    """The change of one row of a table.
 
     Attributes:
-        table: of the row.
-        identity: its primary key; all columns, where the table has none.
+        table: the table of the row.
+        identity: its primary key; all columns, if the table has no primary key.
         before: its values before; `None` if it is new.
-        after: its values after; `None` if it is gone.
+        after: its values after; `None` if it was deleted.
     """
 
     table: Table
@@ -107,14 +107,14 @@ class RowChange:
 
     @property
     def action(self) -> Literal["created", "updated", "deleted"]:
-        """What was done."""
+        """`"created"`, `"updated"` or `"deleted"`."""
         if self.before is None:
             return "created"
         return "deleted" if self.after is None else "updated"
 
     @property
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
-        """The columns of an updated row whose values differ: those before and after."""
+        """The changed columns of an updated row, each with its values before and after."""
         before, after = self.before or {}, self.after or {}
         return {
             name: (before[name], after[name])
@@ -124,7 +124,7 @@ class RowChange:
 
     @property
     def key(self) -> dict[str, str | None]:
-        """The text of the primary key, by column."""
+        """The primary key as text, by column."""
         image = self.before or self.after or {}
         return {each.name: image.get(each.name) for each in images_of(self.table).key}
 
@@ -136,12 +136,12 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """A foreign key whose rows the database changes along.
+    """A foreign key by which the database changes referring rows.
 
     Attributes:
         table: of the referring rows.
         constraint: the foreign key.
-        deletes: whether they are deleted.
+        deletes: whether the database deletes them.
     """
 
     table: Table
@@ -154,8 +154,8 @@ class _Edge:
         """Return the values that the columns of the foreign key get.
 
         Args:
-            values: those that the referred columns get.
-            deletes: whether the referred rows are deleted.
+            values: the new values of the referenced columns.
+            deletes: whether the referenced rows are deleted.
         """
         rule = _rule(self.constraint.ondelete if deletes else self.constraint.onupdate)
         found: dict[Column[Any], Any] = {}
@@ -169,7 +169,7 @@ class _Edge:
         return found
 
     def rows_of(self, referred: ColumnElement[bool]) -> ColumnElement[bool]:
-        """Return the criterion of the rows that refer to those that meet another."""
+        """Return the criterion for rows that refer to rows that match a criterion."""
         elements = self.constraint.elements
         target = select(*(each.column for each in elements)).where(referred)
         ours = [each.parent for each in elements]
@@ -177,7 +177,7 @@ class _Edge:
 
 
 class _Images:
-    """How the rows of a table are read: made once for each."""
+    """The statements that read the rows of a table; one object per table."""
 
     def __init__(self, table: Table) -> None:
         self.key: Sequence[Column[Any]] = [*table.primary_key] or [*table.columns]
@@ -185,7 +185,8 @@ class _Images:
         self._table = table
         self._has_key = bool(table.primary_key)
         self._names = [column.name for column in table.columns]
-        # rows without a key are known by the text of their columns: not all types have an equality
+        # rows without a key are identified by their columns as text, as not all types have an `=`
+        # operator
         self._keys: Sequence[ColumnElement[Any]] = (
             self.key if self._has_key else [cast(each, Text) for each in self.key]
         )
@@ -193,7 +194,7 @@ class _Images:
 
     @cached_property
     def vital(self) -> list[Column[Any]]:
-        """The columns whose values name the row, also in foreign keys that follow a change."""
+        """The columns of the primary key, and others that foreign keys in `edges` refer to."""
         referred = [each.column for edge in self.edges for each in edge.constraint.elements]
         return list(dict.fromkeys([*self.key, *referred]))
 
@@ -210,31 +211,31 @@ class _Images:
 
     @cached_property
     def of_keys(self) -> ColumnElement[bool]:
-        """The criterion of the rows whose primary keys are in the parameter `keys`."""
+        """The criterion for rows with a primary key in the parameter `keys`."""
         keys: BindParameter[Any] = bindparam("keys", expanding=True)
         return (self.key[0] if len(self.key) == 1 else tuple_(*self.key)).in_(keys)
 
     @cached_property
     def statement_of_keys(self) -> Select[Any]:
-        """The statement with that criterion: kept, so that its cache key is made once."""
+        """The SELECT with that criterion, kept so that SQLAlchemy computes its cache key once."""
         return self.statement.where(self.of_keys)
 
     def criterion(self, identities: Iterable[Identity]) -> _Criterion:
-        """Return the criterion of rows with these primary keys, and its parameters."""
+        """Return the criterion for rows with these primary keys, and its parameters."""
         if not self._has_key:
             return or_(false(), *map(self._is, identities)), {}
         is_one = len(self.key) == 1
         return self.of_keys, {"keys": [each[0] if is_one else each for each in identities]}
 
     def where(self, criterion: ColumnElement[bool]) -> Select[Any]:
-        """Return the statement with a criterion."""
+        """Return the SELECT with a criterion."""
         is_kept = self._has_key and criterion is self.of_keys
         return self.statement_of_keys if is_kept else self.statement.where(criterion)
 
     def alike(self, given: Mapping[str, Any]) -> ColumnElement[bool] | None:
-        """Return the criterion of the rows without key that an INSERT of values makes.
+        """Return the criterion for rows without a key that equal inserted values.
 
-        `None` if the database decides some of the values.
+        `None` if the database computes some of the values.
         """
         values = []
         for column in self.key:
@@ -248,7 +249,7 @@ class _Images:
     def moved(
         self, identities: Iterable[Identity], values: Mapping[Column[Any], Any]
     ) -> ColumnElement[bool]:
-        """Return the criterion of rows without key once some of their columns have new values."""
+        """Return the criterion for rows without a key after an update of some columns."""
         new = {column: self._text(column, value) for column, value in values.items()}
         rows = ([new.get(c, old) for c, old in zip(self.key, i, strict=False)] for i in identities)
         return or_(false(), *map(self._is, rows))
@@ -264,7 +265,7 @@ class _Images:
     def images(self, rows: Iterable[Sequence[Any]]) -> dict[Identity, Image]:
         """Return rows of `statement`, by primary key.
 
-        Rows without a key that are all the same are numbered.
+        Equal rows without a key are numbered.
         """
         found, size = dict[Identity, Image](), len(self.key)
         for row in rows:
@@ -293,7 +294,7 @@ _IMAGES: WeakKeyDictionary[Table, _Images] = WeakKeyDictionary()
 
 
 def images_of(table: Table) -> _Images:
-    """Return how the rows of a table are read."""
+    """Return the `_Images` of a table."""
     images = _IMAGES.get(table)
     if images is None:
         images = _IMAGES[table] = _Images(table)
@@ -301,28 +302,28 @@ def images_of(table: Table) -> _Images:
 
 
 def is_left_out(column: Column[Any]) -> bool:
-    """Return whether the values of a column are not kept: bytes and vectors."""
+    """Return whether only a digest of a column's values is kept: bytes and vectors."""
     type_ = stored_type(column.type)
     return isinstance(type_, LargeBinary) or type(type_).__visit_name__.upper() in LEFT_OUT
 
 
 def ordered(tables: Iterable[Table]) -> list[Table]:
-    """Return tables so that those come first that others refer to."""
+    """Sort tables so that referenced tables come first."""
     by_name = sorted(tables, key=lambda table: table.fullname)
     found = sort_tables_and_constraints(by_name)  # type: ignore[no-untyped-call]
     return [table for table, _ in found if table is not None]
 
 
 class Recorder:
-    """Records what a transaction does to rows, as long as its `with` is open.
+    """Records the changes of a transaction to rows, inside its `with` block.
 
     Args:
-        session: its transactions and savepoints are listened to from their beginning; one that
-            has begun already is not.
+        session: the session; transactions and savepoints are recorded if they begin inside the
+            block.
 
     Attributes:
-        connections: those of the transaction.
-        unseen: what may have changed rows that are not recorded, in words.
+        connections: the connections of the transaction.
+        unseen: descriptions of statements that may have changed rows that are not recorded.
     """
 
     def __init__(self, session: RefSession) -> None:
@@ -331,7 +332,7 @@ class Recorder:
         self._connection_of: dict[Table, Connection] = {}
         self._before: dict[Table, dict[Identity, Image]] = {}
         self._created: dict[Table, dict[Identity, None]] = {}
-        # rows without a key that are inserted: the criterion that they meet
+        # criteria of inserted rows without a key
         self._added: list[tuple[Table, ColumnElement[bool]]] = []
         self._is_reading = False
         self.unseen: dict[str, None] = {}
@@ -353,9 +354,9 @@ class Recorder:
         self.connections.clear()
 
     def changes(self) -> list[RowChange]:
-        """Return what was done so far: one statement for each table.
+        """Return the changes so far: one statement for each table.
 
-        Rows that are as they were before are left out; rows that others refer to come first.
+        Unchanged rows are left out; referenced rows come first.
         """
         found = []
         for table, criterion in self._added:
@@ -375,7 +376,7 @@ class Recorder:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Listen to nothing inside the `with`: the caller notes what it changes."""
+        """Do not listen inside the `with`; the caller calls `note` for its changes."""
         before, self._is_reading = self._is_reading, True
         try:
             yield
@@ -390,7 +391,7 @@ class Recorder:
         *,
         new: bool = False,
     ) -> None:
-        """Record rows that the caller is about to change, or, with `new`, has inserted."""
+        """Record rows that the caller is about to change or, with `new`, has inserted."""
         self._connection_of[table] = connection
         if new:
             self._created.setdefault(table, {}).update(dict.fromkeys(rows))
@@ -437,7 +438,7 @@ class Recorder:
                 self._look(table, criterion, parameters, values, deletes=False)
 
     def _before_insert(self, table: Table, sets: Sequence[Mapping[str, Any]]) -> None:
-        """Read the rows that new rows without a key are the same as."""
+        """Read the existing rows that equal new rows without a key."""
         for each in () if table.primary_key else sets:
             alike = images_of(table).alike(each)
             if alike is not None:
@@ -449,7 +450,7 @@ class Recorder:
     ) -> None:
         if self._is_reading:
             return
-        # a compiled statement has all its WITH queries, however deep they stand
+        # a compiled statement lists all its WITH queries, at any depth
         queries = getattr(getattr(result.context, "compiled", None), "ctes", None) or ()
         if any(isinstance(each.element, UpdateBase) for each in queries):
             self.unseen["a write in a WITH query"] = None
@@ -483,15 +484,15 @@ class Recorder:
         *,
         deletes: bool,
     ) -> None:
-        """Read rows that a statement is about to change, and those that change along.
+        """Read the rows that a statement, and foreign keys with it, may change.
 
-        It may be more rows than are changed: `changes` leaves out those that stay as they were.
+        These may be too many: `changes` leaves out unchanged rows.
 
         Args:
-            table: of the rows.
-            criterion: which rows.
-            parameters: of the criterion.
-            values: that key columns get.
+            table: the table of the rows.
+            criterion: selects the rows.
+            parameters: the parameters of the criterion.
+            values: the new values of key columns.
             deletes: whether the rows are deleted.
         """
         images, known = images_of(table), self._before.setdefault(table, {})
@@ -540,9 +541,9 @@ class Recorder:
 def _criteria(
     statement: Any, table: Table, sets: Sequence[Mapping[str, Any]]
 ) -> Iterator[_Criterion]:
-    """Yield the criteria of the rows that a statement changes, with their parameters.
+    """Yield criteria for the rows that a statement changes, with their parameters.
 
-    The statements of a flush name rows by equality, so that one query reads them all.
+    The statements of a flush select rows by equality, so one query reads all of them.
     """
     criterion = statement.whereclause
     if criterion is None:
@@ -566,7 +567,7 @@ def _criteria(
 def _vital_values(
     statement: Any, table: Table, sets: Sequence[Mapping[str, Any]]
 ) -> dict[int, dict[Column[Any], Any]]:
-    """Return the values that an UPDATE gives to keys, by the number of the parameter set."""
+    """Return the values that an UPDATE sets in vital columns, by index of the parameter set."""
     vital = images_of(table).vital
     fixed = {
         getattr(getattr(column, "expression", column), "name", column): value
@@ -588,7 +589,7 @@ def _vital_values(
 def _inserted(
     table: Table, statement: Insert, sets: Sequence[Mapping[str, Any]], result: CursorResult[Any]
 ) -> list[Identity] | None:
-    """Return the primary keys of inserted rows; `None` if they are not known."""
+    """Return the primary keys of inserted rows; `None` if they are unknown."""
     if sqla.update_on_conflict(statement) is not None:
         return None
     key = images_of(table).key

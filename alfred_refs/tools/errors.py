@@ -1,10 +1,10 @@
 """Tool errors: code, message, data.
 
-A `ToolError` is what a model receives if its call cannot be done and the model can correct it. The
-message states the fact, then the remedy. It repeats what the model gave and names of tables and
+A model receives a `ToolError` if its call cannot be done and the model can correct it. The message
+states the fact, then the remedy. It may quote the model's arguments and names of tables and
 columns that the model may use, never a key.
 
-Each code has a function below that words the message:
+Each code has a function below that builds the message:
 
 >>> error = invalid_filter("day", "has no value for '='", "give one, or use 'is_null'")
 >>> error.to_json()
@@ -17,7 +17,7 @@ Codes of bad refs (`unknown_ref`, `wrong_entity`, ...) come from exceptions of t
 Functions that check arguments raise `ToolError`, or `BadRefError` for a ref that cannot be used;
 the docstrings of this package mention that only where a caller would not expect it.
 
-Limits: messages do not quote the database or the driver, because their texts may have keys or
+Limits: messages do not quote the database or the driver, because their texts may contain keys, or
 values of rows that the model cannot see.
 """
 
@@ -37,7 +37,8 @@ class ToolError(RefError):
     Hooks raise it to refuse a call.
 
     Args:
-        code: the kind of error, in `snake_case`: `docs/tool-errors.md` lists ours.
+        code: the kind of error, in `snake_case`; `docs/tool-errors.md` lists the codes of this
+            package.
         message: the fact, then the remedy, without keys.
         data: the values in the message, as JSON.
 
@@ -71,7 +72,7 @@ class ToolError(RefError):
         """Return the same error with the number of the row, for a call with several rows.
 
         Args:
-            number: of the row in the call, from 1.
+            number: the position of the row in the call, from 1.
         """
         message, data = f"row {number}: {self.message}", {**self.data, "row": number}
         return _rebuild(type(self), str(self.code), message, data)
@@ -90,20 +91,20 @@ def _rebuild(class_: type[ToolError], code: str, message: str, data: dict[str, A
 def invalid_arguments(
     fact: str, field: str | None = None, remedy: str = "look at its schema and call again"
 ) -> ToolError:
-    """Report that the arguments do not have the shape that the tool's schema describes."""
+    """Report that the arguments do not match the tool's schema."""
     where, data = ("", {}) if field is None else (f" at {field!r}", {"field": field})
     message = f"the arguments do not fit the tool{where}: {fact}; {remedy}"
     return ToolError("invalid_arguments", message, **data)
 
 
 def unknown_tool(tool: str, tools: Sequence[str]) -> ToolError:
-    """Report that there is no tool of this name."""
+    """Report that no tool has this name."""
     message = f"there is no tool {tool!r}; use one of {_quote_names(tools)}"
     return ToolError("unknown_tool", message, tool=tool, tools=[*tools])
 
 
 def unknown_table(table: str, tables: Sequence[str]) -> ToolError:
-    """Report that there is no table of this name, or none that the model may use."""
+    """Report that no table that the model may use has this name."""
     message = f"there is no table {table!r}; use one of {_quote_names(tables)}"
     return ToolError("unknown_table", message, table=table, tables=[*tables])
 
@@ -111,7 +112,7 @@ def unknown_table(table: str, tables: Sequence[str]) -> ToolError:
 def unknown_column(
     table: str, column: str, columns: Sequence[str], *, is_read: bool = False
 ) -> ToolError:
-    """Report that there is no such column, or none that the model may use here."""
+    """Report that the column does not exist, or that the model may not use it here."""
     fact = f"table {table!r} has no column {column!r} to use here"
     if is_read:
         fact = f"{column!r} of table {table!r} can be read, and is not written here"
@@ -120,7 +121,7 @@ def unknown_column(
 
 
 def linked_elsewhere(table: str, name: str, links: str) -> ToolError:
-    """Report that a many-to-many relationship of existing rows is written in another table."""
+    """Report that links between existing rows are written in another table (many-to-many)."""
     return ToolError(
         "linked_elsewhere",
         f"{name!r} of table {table!r} is not written here; to add to it or remove from it, create "
@@ -132,7 +133,7 @@ def linked_elsewhere(table: str, name: str, links: str) -> ToolError:
 
 
 def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
-    """Report that rows of a table can be read and not written, or not by this verb."""
+    """Report that rows of a table cannot be written, or not by this verb."""
     message = f"table {table!r} can be read and not changed; read it, or change another table"
     if verbs:
         *past, last = ["read", *(f"{verb}d" for verb in verbs)]
@@ -144,17 +145,17 @@ def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
 
 
 def unknown_list(table: str, name: str, lists: Sequence[str]) -> ToolError:
-    """Report that a table has no list of this name to edit, or none that the model may edit."""
+    """Report that a table has no list of this name that the model may edit."""
     message = f"table {table!r} has no list {name!r} to edit by position"
     message += f"; use one of {_quote_names(lists)}" if lists else "; change its rows instead"
     return ToolError("unknown_list", message, table=table, list=name, lists=[*lists])
 
 
 def unordered_list(name: str, fact: str, *, is_seen: bool) -> ToolError:
-    """Report that the rows of a list have no order by which positions could name them.
+    """Report that the stored positions of a list are missing or ambiguous.
 
-    `is_seen`: whether that is so even of the list as a preview shows it, which repairs the order
-    if it can.
+    `is_seen`: whether the list has no usable order even in a preview, which repairs it if
+    possible.
     """
     remedy = "change its rows by their refs"
     if not is_seen:
@@ -172,7 +173,7 @@ def fixed_item(name: str) -> ToolError:
 
 
 def hidden_items(name: str) -> ToolError:
-    """Report that hooks hide rows of a list, so that positions would not be those of a read."""
+    """Report that hooks hide rows of a list, so positions would differ from those in a read."""
     message = f"some items of {name!r} are not shown; change the others by their refs"
     return ToolError("hidden_items", message, list=name)
 
@@ -187,7 +188,7 @@ def conflicting_edits(error: PositionError) -> ToolError:
 
 
 def list_changed(error: DriftError) -> ToolError:
-    """Report that a list has changed since the model was given its token."""
+    """Report that a list has changed since the model received its token."""
     message = (
         f"the list {error.name!r} has changed since you were given that token; nothing was "
         "changed; look at it with preview and no edits, and choose positions anew"
@@ -196,7 +197,7 @@ def list_changed(error: DriftError) -> ToolError:
 
 
 def invalid_filter(field: str, fact: str, remedy: str) -> ToolError:
-    """Report that a filter cannot be evaluated; none is ever left out."""
+    """Report that a filter cannot be evaluated; filters are never ignored."""
     return ToolError("invalid_filter", f"the filter on {field!r} {fact}; {remedy}", field=field)
 
 
@@ -216,9 +217,10 @@ def invalid_value(field: str, wanted: str) -> ToolError:
 
 
 def missing_value(table: str, columns: Sequence[str], *, is_given: bool = True) -> ToolError:
-    """Report that a new row lacks a value that it needs, or an update would remove one.
+    """Report that a new row lacks a required value, or that an update would remove one.
 
-    `columns` are those that the model knows; `is_given`: whether the model could give them.
+    `columns`: the missing columns that the model sees; `is_given`: whether the model can write
+    them.
     """
     remedy = "give it and call again"
     if not is_given:
@@ -237,12 +239,12 @@ def invalid_order(column: str, fact: str, columns: Sequence[str]) -> ToolError:
 
 
 def invalid_total(name: str, fact: str, remedy: str) -> ToolError:
-    """Report that there is no such total, or a column cannot be grouped by."""
+    """Report that a total does not exist, or that a column cannot be grouped by."""
     return ToolError("invalid_total", f"{name!r} in columns {fact}; {remedy}", column=name)
 
 
 def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> ToolError:
-    """Report that a cursor is of another question, damaged, or of a row that has changed."""
+    """Report that a cursor belongs to another read, is damaged, or its row has changed."""
     message = (
         "the cursor does not belong to this read; give the cursor of the last answer with the "
         "same table, filters and order, or read again from the start without one"
@@ -255,7 +257,7 @@ def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> To
 
 
 def too_many_rows(tool: str, most: int, *, along: bool = False) -> ToolError:
-    """Report that a write matches or has more rows than one call may change."""
+    """Report that a write reaches more rows than one call may change."""
     fact = f"more than {most} rows match, and one {tool} changes at most {most}"
     remedy = "narrow the filters"
     if tool == "db_create":
@@ -284,7 +286,7 @@ def too_slow(seconds: float, less: str = _LESS) -> ToolError:
 
 
 def unreadable_value(table: str) -> ToolError:
-    """Report that a row has a value that the application's type cannot read."""
+    """Report that a column type of the application cannot read a stored value."""
     return ToolError(
         "unreadable_value",
         f"a row of {table!r}, or one read with it, has a value that the application cannot read; "
@@ -294,12 +296,12 @@ def unreadable_value(table: str) -> ToolError:
 
 
 def invalid_sql(fact: str, remedy: str) -> ToolError:
-    """Report that a SELECT of the model's cannot be answered."""
+    """Report that a SELECT by the model cannot be executed."""
     return ToolError("invalid_sql", f"the statement cannot be answered: {fact}; {remedy}")
 
 
 def too_deep(table: str) -> ToolError:
-    """Report that a row has a document that is nested deeper than can be read."""
+    """Report that a document in a row is nested too deep to be read."""
     return ToolError(
         "too_deep",
         f"a document in a row of {table!r} is nested too deep to be read; nothing was changed; "
@@ -309,7 +311,7 @@ def too_deep(table: str) -> ToolError:
 
 
 def mixed_drafts(tool: str, drafts: Sequence[str]) -> ToolError:
-    """Report that a write names drafts, and its filters may match rows too."""
+    """Report that a write names drafts although its filters may match rows too."""
     are = "is" if len(drafts) == 1 else "are"
     return ToolError(
         "mixed_drafts",
@@ -334,10 +336,9 @@ def unexpected_row(ref: str, column: str, actual: Any, expected: Any) -> ToolErr
 
 
 def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
-    """Report that a write names rows without their labels; the error has the labels.
+    """Report that a write names rows without their labels; the error contains the labels.
 
-    A ref with a wrong digit may be that of another row. Each row has its label and the field for
-    it.
+    A ref with a wrong digit may name another row. Each row has its label and the field for it.
     """
     labels_shown = ", ".join(f"{ref!r} is {label!r}" for ref, (label, _) in rows.items())
     fields = dict.fromkeys(field for _, field in rows.values())
@@ -352,7 +353,7 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
 
 
 def unconfirmed_count(table: str, count: int) -> ToolError:
-    """Report that a write does not state how many rows it reaches, and names none by a ref."""
+    """Report that a write without refs does not state how many rows it reaches."""
     rows, them, all_of = (
         ("1 row", "it", "that row") if count == 1 else (f"{count} rows", "them", "all of them")
     )
@@ -367,7 +368,7 @@ def unconfirmed_count(table: str, count: int) -> ToolError:
 
 
 def unexpected_count(table: str, actual: int, expected: int) -> ToolError:
-    """Report that the filters of a write match another number of rows than the model expects."""
+    """Report that the filters of a write match a different number of rows than expected."""
     return ToolError(
         "unexpected_count",
         f"the filters were expected to match {expected} of {table!r} that can be changed, and "
@@ -394,10 +395,10 @@ def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
 def conflict(
     table: str, columns: Sequence[str], *, is_hidden: bool = False, rule: str | None = None
 ) -> ToolError:
-    """Report that a unique constraint is violated: by an existing row, or one of the call.
+    """Report that a unique constraint is violated by an existing row or another row of the call.
 
-    `is_hidden`: whether hidden columns are part of it; `rule`: its description, if it is about
-    more than equal columns.
+    `is_hidden`: whether hidden columns are part of it; `rule`: its description, if it does more
+    than compare columns.
     """
     same = f"the same {_quote_names(columns)}"
     if rule is not None:
@@ -437,16 +438,16 @@ def still_referenced(
     verbs: Collection[str] | None = None,
     change: str = "deleted from",
 ) -> ToolError:
-    """Report that a row cannot change, as others refer to it or to rows deleted with it.
+    """Report that other rows refer to a row, or to rows deleted with it, so it cannot change.
 
     Args:
         table: the table in which rows were to be deleted or changed.
         referring: the table of the referring rows; `None` if the model may not know it.
-        refs: of some of the referring rows.
-        labels: of those, by ref.
-        verbs: what the model may do to them: "update" if it may change their reference; `None` if
-            that is not known.
-        change: what was to be done in the table.
+        refs: refs of some of the referring rows.
+        labels: their labels, by ref.
+        verbs: the verbs that the model may use on them; "update" if it may change their reference;
+            `None` if unknown.
+        change: the refused change, for the message, such as "deleted from".
     """
     others = "other rows" if referring is None else f"rows of {referring!r}"
     names = f" ({_quote_names(refs)})" if refs else ""
@@ -467,7 +468,7 @@ def still_referenced(
 
 
 def circular_reference(table: str) -> ToolError:
-    """Report that rows that refer to each other cannot be deleted one after another."""
+    """Report that rows cannot be deleted because they refer to each other."""
     return ToolError(
         "circular_reference",
         f"rows of {table!r} refer to each other in a circle; nothing was changed; set one of the "
@@ -477,7 +478,7 @@ def circular_reference(table: str) -> ToolError:
 
 
 def missing_reference(table: str, columns: Sequence[str]) -> ToolError:
-    """Report that a row that is referred to does not exist."""
+    """Report that a referenced row does not exist."""
     what = _quote_names(columns) if columns else "the row"
     return ToolError(
         "missing_reference",
@@ -491,10 +492,10 @@ def missing_reference(table: str, columns: Sequence[str]) -> ToolError:
 def foreign_row(
     ref: str | None, column: str | None, refs: Sequence[str] = (), *, is_given: bool = False
 ) -> ToolError:
-    """Report that a row belongs to another owner: it cannot be changed, or not be seen.
+    """Report that a row belongs to another owner and cannot be changed or seen.
 
-    The message is that for a row that does not exist, unless the owner may read the rows (`refs`).
-    `is_given`: whether the ref is an argument of a function tool, which may change nothing.
+    The message is the same as for a missing row, unless the owner may read the rows (`refs`).
+    `is_given`: whether the ref is an argument of a function tool, which may be read-only.
     """
     row = "a row" if ref is None else repr(ref)
     fact = "cannot be changed" if column is None else f"cannot be used in {column!r}"
@@ -512,7 +513,7 @@ def foreign_row(
 def check_failed(
     table: str, rule: str | None = None, columns: Sequence[str] = (), *, is_hidden: bool = False
 ) -> ToolError:
-    """Report that a CHECK constraint forbids values. Its name is the database's, and not shown.
+    """Report that a CHECK constraint forbids values. The name of the constraint is not shown.
 
     `rule` is `None` if its description is not known; `is_hidden`: whether it has hidden columns
     too.
@@ -542,24 +543,24 @@ def not_permitted(table: str, tool: str) -> ToolError:
 
 
 def invalid_content(fact: str, remedy: str) -> ToolError:
-    """Report that a draft cannot have such content, or that new rows cannot be saved so."""
+    """Report that the content of a draft, or of new rows, cannot be saved."""
     return ToolError("invalid_content", f"{fact}; {remedy}")
 
 
 def no_semantic_search(table: str) -> ToolError:
-    """Report that no hook answers a search by meaning in this table."""
+    """Report that no hook implements semantic search in this table."""
     message = f"table {table!r} cannot be searched by meaning; filter by its columns"
     return ToolError("no_semantic_search", message, table=table)
 
 
 def no_totals(table: str) -> ToolError:
-    """Report that rows of a table cannot be counted, because hooks hide something of them."""
+    """Report that rows of a table cannot be counted, because hooks may hide rows or values."""
     message = f"rows of table {table!r} can be read, and not counted or added up; read them"
     return ToolError("no_totals", message, table=table)
 
 
 def no_sql(table: str) -> ToolError:
-    """Report that a table cannot be queried by SQL, because hooks look at each read of it."""
+    """Report that a table cannot be queried by SQL, because it has read hooks."""
     message = f"rows of table {table!r} are not there for SQL; read them with db_read"
     return ToolError("no_sql", message, table=table)
 
@@ -567,12 +568,12 @@ def no_sql(table: str) -> ToolError:
 def plan_changed(
     summary: str, number: int | None = None, differences: Sequence[str] = ()
 ) -> ToolError:
-    """Report that a call would not do what was planned.
+    """Report that the effect of a call would differ from its plan.
 
     Args:
-        summary: what it would do.
-        number: of the call, if it waits for a person.
-        differences: of the two plans.
+        summary: the summary of the current effect.
+        number: the number of the call, if it waits for a person.
+        differences: the differences between the two plans.
     """
     if number is None:
         message = f"the rows have changed since the call was planned; call again: {summary}"
@@ -583,13 +584,13 @@ def plan_changed(
 
 
 def unknown_call(number: Any) -> ToolError:
-    """Report to a person that there is no such call."""
+    """Report to a person that the call does not exist."""
     message = f"there is no call {number!r} in this conversation; look at approvals()"
     return ToolError("unknown_call", message)
 
 
 def already_done(number: int, by: str | None) -> ToolError:
-    """Report to a person that a call that is to be rejected was done."""
+    """Report to a person who rejects a call that it was already done."""
     who = "it needed nobody" if by is None else f"{by} has approved it"
     return ToolError("already_done", f"call {number} was done: {who}; undo() takes it back")
 
@@ -602,7 +603,7 @@ def rejected(number: int, reason: str | None) -> ToolError:
 
 
 def in_doubt(number: int) -> ToolError:
-    """Report that it is not known whether a call was done: its process has ended meanwhile."""
+    """Report that it is unknown whether a call was done, because its process ended early."""
     message = "it is not known whether the call was done; read the rows before you call again"
     return ToolError("in_doubt", message, call=number)
 

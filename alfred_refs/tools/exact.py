@@ -1,10 +1,10 @@
 """Values that Python cannot hold, or drivers do not read, as text.
 
-PostgreSQL has dates and times that Python's `datetime` has not: `infinity`, years before 1 and
-after 9999, and the time `24:00`. Drivers raise an error for them, or, as psycopg2 and asyncpg do,
-return another date. So a SELECT that shows such a column asks PostgreSQL for its text, and
-`read_exact` makes the Python value of it; a text that has none stays a text. So are arrays of
-domains read, which psycopg returns as text and SQLAlchemy splits into characters.
+PostgreSQL has dates and times that Python's `datetime` cannot represent: `infinity`, years before
+1 and after 9999, and the time `24:00`. Drivers raise an error for them, or, as psycopg2 and
+asyncpg do, return another date. So a SELECT that shows such a column asks PostgreSQL for its text,
+and `read_exact` parses it; a text without a Python value stays text. Arrays of domains are read in
+the same way, because psycopg returns them as text and SQLAlchemy splits that into characters.
 
 >>> from sqlalchemy import column
 >>> print(select_exact(column("day", Date())))
@@ -14,14 +14,15 @@ datetime.date(2026, 5, 1)
 >>> read_exact(Date(), '"infinity"')
 'infinity'
 
-`to_json()` writes dates in ISO 8601, whatever the session's `DateStyle`.
+`to_json()` writes dates in ISO 8601, independent of the session's `DateStyle`.
 
-Instances are read in the same way: the SELECT defers such columns and shows their texts beside the
-instance. `ExactValues.add` sets the attributes that have a Python value and keeps the other texts.
+Instances are read in the same way: the SELECT defers such columns and returns their texts next to
+the instance. `ExactValues.add` sets the attributes that have a Python value and keeps the other
+texts.
 
-Limits: custom types, other arrays, ranges and intervals are left to the driver, which shows a
-month of an interval as 30 days, and so are other databases, and columns of subclasses where a base
-class is read. Where a driver raises an error, a session raises `DataError`.
+Limits: the driver converts custom types, other arrays, ranges and intervals (a month of an
+interval becomes 30 days), all values of other databases, and columns of subclasses in a read of
+the base class. If the driver raises an error, the session raises `DataError`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _PARSERS: Mapping[type[TypeEngine[Any]], Callable[[str], Any]] = {
 _ARRAY_TOKEN = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|[{}]|[^{},"]+', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
-# Python type of an array's items -> what makes one of its JSON
+# Python type of an array's items -> function that makes an item from JSON
 _ITEMS: Mapping[Any, Callable[[Any], Any]] = {
     uuid.UUID: uuid.UUID,
     float: float,
@@ -94,7 +95,7 @@ def _array(item: Callable[[Any], Any], text: str) -> list[Any]:
 
 
 def split_array(text: str) -> list[Any]:
-    """Return the items of an array that PostgreSQL has printed: texts, `None` and lists.
+    """Parse an array in PostgreSQL's text format into texts, `None` and lists.
 
     >>> split_array('{a,"b, c",NULL}')
     ['a', 'b, c', None]
@@ -123,7 +124,7 @@ def is_text_needed(type_: TypeEngine[Any]) -> bool:
 
 
 def select_exact(element: Any) -> Any:
-    """Return the expression to select in place of one whose type `is_text_needed`."""
+    """Return the expression that selects a column as text; see `is_text_needed`."""
     return cast(func.to_json(element), Text())
 
 
@@ -137,12 +138,12 @@ ExactTypes = Mapping[str, TypeEngine[Any]]
 
 
 def exact_types(model: type[Any], names: Iterable[str]) -> ExactTypes:
-    """Return the types of those attributes of a class that are selected as text.
+    """Return the types of the attributes of a class that are selected as text.
 
-    The primary key is none of them: the session needs its value.
+    The primary key is excluded, because the session needs its value.
     """
     mapper = inspect(model).mapper
-    # the key of a joined subclass has two columns, of which the base's is the primary key
+    # the key of a joined subclass has two columns; the base's column is the primary key
     columns = {name: mapper.column_attrs[name].columns for name in names}
     return {
         name: first.type
@@ -152,7 +153,7 @@ def exact_types(model: type[Any], names: Iterable[str]) -> ExactTypes:
 
 
 def select_exactly(statement: Select[Any]) -> Select[Any]:
-    """Return a SELECT of the same rows, whose dates and times are read by `read_exact`."""
+    """Return a SELECT of the same rows with dates and times as text, for `read_exact`."""
     if not any(is_text_needed(each.type) for each in statement.selected_columns):
         return statement
     rows = statement.subquery()
@@ -160,12 +161,12 @@ def select_exactly(statement: Select[Any]) -> Select[Any]:
 
 
 def read_exact(type_: TypeEngine[Any], loaded: Any) -> Any:
-    """Return the Python value of a text of `select_exact`; the text if there is none."""
+    """Parse a text of `select_exact`; return it unchanged if Python has no such value."""
     parse = _parser(type_)
     if parse is None or not isinstance(loaded, str):  # other databases send values
         return loaded
     text = loaded.strip('"')
-    if text.startswith("24:"):  # newer versions of Python read it as midnight
+    if text.startswith("24:"):  # newer versions of Python parse it as midnight
         return text
     try:
         return parse(text)
@@ -174,13 +175,13 @@ def read_exact(type_: TypeEngine[Any], loaded: Any) -> Any:
 
 
 class ExactValues:
-    """The values of instances that Python cannot hold, for one call."""
+    """The values of instances that Python cannot represent, for one call."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[InstanceState[Any], str], str] = {}
 
     def instances(self, result: Result[Any], types: ExactTypes) -> list[Any]:
-        """Return the instances of a result that has texts of some attributes beside them."""
+        """Return the instances of a result, which has texts of some attributes next to them."""
         rows = result.all()
         for row in rows if types else ():
             self.add(row[0], types, row[1:])
@@ -190,9 +191,9 @@ class ExactValues:
         """Set deferred attributes of an instance, or keep their texts.
 
         Args:
-            instance: as it was loaded, without these attributes.
+            instance: the loaded instance, without these attributes.
             types: their types.
-            loaded: the texts of `select_exact`.
+            loaded: the texts from `select_exact`.
         """
         state = sqla.state_of(instance)
         for (name, type_), text in zip(types.items(), loaded, strict=True):

@@ -1,7 +1,8 @@
 """Translation of exceptions into tool errors; rows that were not found.
 
 `fault_of` takes an exception that ended a call. It returns a `ToolError` if the model can correct
-the call, and `None` if the exception is the application's or ours: then it is raised.
+the call, and `None` if it is a mistake of the application or of this package; the exception is
+then raised.
 
 >>> recipes = toolset.tables.by_name("recipes")
 >>> try:
@@ -12,20 +13,20 @@ the call, and `None` if the exception is the application's or ours: then it is r
 ('unknown_ref', ['recipe_1', 'recipe_2'])
 >>> fault_of(ValueError("a bug"), "db_read", recipes, toolset.tables.entities)
 
-- Bad refs keep their message; refs of entities that the model may not use are removed from it.
-- Errors of the database are recognised by SQLSTATE. The text is ours and names tables and columns;
-  a violated constraint is described by `rules`.
-- What the application raises to refuse values is an answer, which quotes it: a `ValueError` or a
-  failed `assert` of `@validates`, a setter, a constructor, a default, or a listener of the flush.
-- A value that a type of the application cannot convert is an answer, and logged.
-- Everything else that the application's code raises is its own mistake, and raised.
-- A constraint on columns that the model does not see is not its fault, so the exception is raised.
+- Bad refs keep their message, without refs of entities that the model may not use.
+- Errors of the database are recognised by SQLSTATE. The message is our own and names tables and
+  columns; a violated constraint is described by `rules`.
+- An exception by which the application refuses values is quoted in the answer: a `ValueError` or a
+  failed `assert` in `@validates`, a setter, a constructor, a default, or a listener of the flush.
+- A value that a type of the application cannot convert becomes an answer, and is logged.
+- All other exceptions of the application's code are raised.
+- A violated constraint on hidden columns is not the model's fault, so the exception is raised.
 
-`check_existence` tells a row that was deleted from one that is hidden from the session, if a call
-names a row and its statement does not find it.
+If a statement does not find a row that the call names, `check_existence` finds out whether the row
+was deleted or is hidden from the session.
 
-Limits: the driver's message is never repeated, so an SQLSTATE that is not listed has a general
-text.
+Limits: the driver's message is never quoted, so an SQLSTATE that is not listed has a generic
+message.
 """
 
 from __future__ import annotations
@@ -112,24 +113,24 @@ _FACTS: Mapping[str, str] = {
     "54023": "it has more values than the database takes at once",
 }
 
-_CODE_REMEDY = "read the drafts, or generate one"  # no tool does either
+_CODE_REMEDY = "read the drafts, or generate one"  # models have no tool for this
 
 _UNFIT: Mapping[str, Any] = {"sqlstate": "22023"}
 _QUERY_CANCELED = "57014"
 _DATA_EXCEPTION = "22000"
 _INSUFFICIENT_PRIVILEGE = "42501"
-_RAISE_EXCEPTION = "P0001"  # by a trigger: its message is not for models
+_RAISE_EXCEPTION = "P0001"  # raised by a trigger; its message is not for models
 
 
-# What the application raises to refuse values: pydantic's errors are `ValueError`s too.
+# Exceptions by which the application refuses values; pydantic's errors are `ValueError`s too.
 _REFUSALS = (ValueError, AssertionError)
-# What its types raise for a value that they cannot convert.
+# Exceptions of its types for values that they cannot convert.
 _UNCONVERTIBLE = (*_REFUSALS, TypeError, LookupError, ArithmeticError, AttributeError)
 
 
 @contextmanager
 def refusing_values(table: str) -> Iterator[None]:
-    """Raise as a `ToolError` what the application raises when attributes of rows are set."""
+    """Raise a `ToolError` if the application refuses values while attributes are set."""
     try:
         yield
     except _REFUSALS as error:
@@ -137,7 +138,7 @@ def refusing_values(table: str) -> Iterator[None]:
 
 
 def _refused_by_class(error: BaseException, tool: str, table: str) -> ToolError:
-    """Return the tool error for what the application refuses. Its message is shown."""
+    """Return the tool error for values that the application refuses, with its message."""
     code, fact = "invalid_value", f"a row of {table!r} cannot have these values"
     if tool == "db_delete":
         code, fact = "check_failed", f"a rule of {table!r} forbids to delete this; it is kept"
@@ -186,7 +187,7 @@ def fault_of(
 
 
 def _application_fault(error: Exception, tool: str, table: ToolTable) -> ToolError | None:
-    """Return the tool error for what code of the application's mapping raises."""
+    """Return the tool error for an exception from code of the application's mapping."""
     orig = error.orig if isinstance(error, StatementError) else None
     if is_in_load(error) and isinstance(error, _UNCONVERTIBLE):
         _log.warning("a value of a row cannot be read", exc_info=error)
@@ -212,7 +213,7 @@ def _database_fault(
 def _foreign_row_fault(error: ForeignRowError, table: ToolTable | None) -> ToolError | None:
     """Return the tool error for a row of another owner.
 
-    If the column is hidden from the model, the value is the application's, so the exception is
+    If the column is hidden from the model, the application has set the value, so the exception is
     raised.
     """
     column = error.what.rpartition(".")[2] if error.named else None
@@ -226,7 +227,7 @@ def _foreign_row_fault(error: ForeignRowError, table: ToolTable | None) -> ToolE
 def _without_unlisted(error: BadRefError, listed_entities: Collection[str]) -> BadRefError:
     """Return an error without suggestions of refs whose entity the model may not use.
 
-    A ref of such an entity that the model gave is reported as unknown.
+    If the model passed a ref of such an entity, the ref is reported as unknown.
     """
     suggestions = [*error.known, *([] if error.near is None else [error.near])]
     limited = error.offering([ref for ref in suggestions if _entity_in(ref) in listed_entities])
@@ -254,7 +255,7 @@ def _ref_fault(error: BadRefError, tool: str) -> ToolError:
 
 
 def _message_for_model(message: str, error: BadRefError, tool: str) -> str:
-    """Return the message without remedies that only application code has."""
+    """Return the message without remedies that only application code can use."""
     if isinstance(error, RawKeyError):
         _, _, known = message.rpartition("; ")
         return f"a database key cannot be used here; give a ref; {known}"
@@ -263,7 +264,7 @@ def _message_for_model(message: str, error: BadRefError, tool: str) -> str:
 
 
 def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
-    """Return the tool error for an error of the database, by its SQLSTATE."""
+    """Return the tool error for a database error, by its SQLSTATE."""
     state = str(fields["sqlstate"])
     if state.startswith(("22", "54")):
         return _refused_value(state)
@@ -284,7 +285,7 @@ def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) ->
 
 
 def _refused_value(state: str) -> ToolError:
-    """Return the tool error for a value that the database refuses, or for too many."""
+    """Return the tool error for a refused value or an exceeded limit."""
     fact, remedy = "a value does not fit its column", "give another value"
     if state.startswith("54"):
         fact, remedy = "it is more than the database can do at once", "give less"
@@ -295,7 +296,7 @@ def _refused_value(state: str) -> ToolError:
 
 
 def _name_of(referring: str | None, table: ToolTable) -> str | None:
-    """Return the model's name for the table whose rows refer to others, or `None`."""
+    """Return the model's name for the table of the referring rows, or `None`."""
     near = {table.name: table, **{each.name: each for each in table.targets.values()}}
     names = {inspect(each.model).mapper.local_table.name: name for name, each in near.items()}
     return None if referring is None else names.get(referring)
@@ -325,14 +326,14 @@ def _constraint_fault(
             return missing_value(table.name, [c.name for c in visible], is_given=is_given)
         case "23503":
             return missing_reference(table.name, columns)
-        # values in hidden columns are the application's
+        # the application sets values in hidden columns
         case "23514" if columns or not rules:
             return check_failed(table.name, _describe_rules(rules), columns, is_hidden=is_hidden)
     return None
 
 
 def _describe_rules(rules: Sequence[Rule]) -> str | None:
-    """Return the words of the rules of which one was violated; `None` if there are none."""
+    """Return the descriptions of the possibly violated rules; `None` if they have none."""
     words = [*filter(None, map(str, rules))]
     if len(words) < 2:  # noqa: PLR2004
         return words[0] if words else None
@@ -340,11 +341,11 @@ def _describe_rules(rules: Sequence[Rule]) -> str | None:
 
 
 def check_existence(call: Call, resolved: Keys) -> list[str]:
-    """Check that rows exist: one statement a table, and one more for a row that does not.
+    """Check that rows exist: one statement per table, and one more for a missing row.
 
     Args:
-        call: that has not found them.
-        resolved: their keys, by ref and required entity.
+        call: the call that did not find them.
+        resolved: the keys of the rows, by ref and required entity.
 
     Returns:
         notes on rows that the database may hide (row-level security).

@@ -2,11 +2,11 @@
 
 A model's filters pass through three steps, the same for reading, updating and deleting:
 
-1. `check_budget` refuses a call that asks for more than a database answers in a moment: too many
-   conditions, paths, columns, drafts.
+1. `check_budget` refuses a call that would take the database too long: too many conditions, paths,
+   columns or drafts.
 2. `check_filters` refuses a condition that cannot be evaluated: an unknown column, a path that
-   ends at a relationship, an operator or a value that does not fit the column. That happens before
-   refs are resolved and hooks are called. No condition is ever left out.
+   ends at a relationship, an operator or a value that does not fit the column. This happens before
+   refs are resolved and hooks are called. Conditions are never ignored.
 3. `Conditions` makes SQLAlchemy expressions:
 
 >>> recipes = toolset.tables.by_name("recipes")
@@ -20,13 +20,13 @@ recipes.servings > :servings_1
 True
 
 A condition on related rows is an EXISTS, so that no row is returned twice. `=` null, or null in a
-list, is IS NULL. As in SQL, no other comparison holds where the column is null, nor does its
-negation.
+list, is IS NULL. As in SQL, other comparisons with a null column are not true, and neither are
+their negations.
 
 `Pattern` evaluates ILIKE patterns on the content of drafts, in time linear in the text.
 
-Limits: a draft that a filter names is not a row; `drafts` evaluates the same filters on drafts.
-Conditions that hooks add belong to the application and are not counted.
+Limits: drafts are not rows; `drafts` evaluates the same filters on them. Conditions that hooks add
+are not counted.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ from alfred_refs.tools.tables import ToolColumn, ToolTable, accept_value, path_o
 
 _ANY_CHARACTER = None
 
-# how many fit into one step, the time of comparing two JSON values
+# how many fit into one step: the time that comparing two JSON values takes
 _LETTERS_PER_STEP = 3  # compared in Python
 _FAST_LETTERS_PER_STEP = 50  # compared in C
 _PIECES_PER_STEP = 3
@@ -96,11 +96,11 @@ _PIECES_PER_STEP = 3
 class Pattern:
     """An ILIKE pattern, parsed once for all texts.
 
-    The pieces between its `%` are searched from left to right, each after the end of the one
-    before. The first match of a piece is as good as a later one, so nothing is tried twice.
+    The pieces between its `%` are searched from left to right, each after the end of the previous
+    piece. The first match of a piece suffices, so there is no backtracking.
 
     Args:
-        pattern: does not end in a single backslash.
+        pattern: the pattern; it must not end in a single backslash.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -200,7 +200,8 @@ def _pieces(pattern: str) -> list[Piece]:
 def _bit_masks(characters: Sequence[str | None]) -> tuple[int, Mapping[str, int]]:
     """Return the bits of wildcards, and of each character, by position in the piece.
 
-    The states of a search are shifted along a text as one integer (the Shift-And algorithm).
+    The search keeps its states in one integer and shifts it for each character (Shift-And
+    algorithm).
     """
     anywhere = sum(1 << n for n, char in enumerate(characters) if char is _ANY_CHARACTER)
     places = dict.fromkeys(filter(None, characters), anywhere)
@@ -225,7 +226,7 @@ NULLS = ("is_null", "is_not_null")
 """The operators without a value."""
 
 _EQUALITIES = ("=", "!=", "neq")  # null may be compared
-_REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # for the ref of a row with a composite key
+_REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # for refs of rows with a composite key
 _TEXT = values_of(Text(), None)
 
 
@@ -233,10 +234,10 @@ def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = 
     """Check every condition of a call.
 
     Args:
-        arguments: of the call.
+        arguments: the arguments of the call.
         table: that they name.
-        has_search: whether a hook of the table may answer a search by meaning; without one, there
-            is no such operator or field.
+        has_search: whether a hook of the table implements semantic search; otherwise its operator
+            and field are unknown.
 
     Raises:
         ToolError: one cannot be evaluated.
@@ -245,7 +246,7 @@ def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = 
         return
     filters: Sequence[Filter] = arguments.filters
     if isinstance(arguments, DbRead):
-        # a search by meaning is for hooks, and checked separately
+        # semantic searches are for hooks, and are checked separately
         plain = (each for each in arguments.filters if not is_semantic(each))
         filters = [*plain, *arguments.or_filters]
     for clause, negated in signed_clauses(filters):
@@ -253,7 +254,7 @@ def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = 
 
 
 def check_dialect(arguments: Arguments, dialect: str) -> None:
-    """Check that a database has the operators of a call's filters: only PostgreSQL has all.
+    """Check that the database supports the operators of a call's filters; only PostgreSQL has all.
 
     Raises:
         ToolError: it does not.
@@ -271,7 +272,7 @@ def check_dialect(arguments: Arguments, dialect: str) -> None:
 
 
 def is_semantic(given: object) -> bool:
-    """Return whether a filter is a search by meaning."""
+    """Return whether a filter is a semantic search."""
     return isinstance(given, FilterClause) and given.field == SEMANTIC and given.op == "similar"
 
 
@@ -310,7 +311,7 @@ def check_clause(
 
 
 def _target(clause: FilterClause, table: ToolTable, name: str, path: Sequence[str]) -> ToolTable:
-    """Return the table that a relationship of a path leads to."""
+    """Return the target table of a relationship in a path."""
     target = table.targets.get(name)
     if target is None and name in table.columns:
         raise invalid_filter(
@@ -355,7 +356,7 @@ def _misplaced_search(clause: FilterClause) -> ToolError:
 
 
 def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
-    """Check a condition on the ref of a row with a composite key: it must name rows."""
+    """Check a condition on refs of rows with a composite key: it must name rows."""
     if clause.op not in _REF_OPERATORS:
         raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
     _check_value(clause)
@@ -370,10 +371,10 @@ def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
 
 
 def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
-    """Return the value that a clause compares a column with.
+    """Return the operand of a clause as a Python value.
 
     Returns:
-        for `is_null` and `is_not_null`, whether null is wanted; for `in` and `not_in` a list, with
+        for `is_null` and `is_not_null`, whether null matches; for `in` and `not_in` a list, with
         `None` in it if null was; for `contains` a list or a JSON document; for `ilike` a pattern;
         otherwise a value, which is `None` only for equality operators.
 
@@ -454,7 +455,7 @@ def _contained_value(clause: FilterClause, values: Values) -> Any:
 
 
 def _pattern(clause: FilterClause) -> str:
-    # unchanged: the column's own type may pad values
+    # unchanged, because the column's own type may pad values
     pattern: str | None = accept_value(_TEXT.accept, clause.field, clause.value)
     if pattern is None:
         raise invalid_filter(clause.field, "has no pattern", "give one: '%' is any text")
@@ -479,7 +480,7 @@ def _single_value(clause: FilterClause, values: Values) -> Any:
 
 
 class Budget(NamedTuple):
-    """A limit of one call: what it counts, how many, and the remedy for the error."""
+    """A limit of one call: the counted things, the maximum, and the remedy for the error."""
 
     what: str
     most: int
@@ -489,7 +490,7 @@ class Budget(NamedTuple):
 _CONDITIONS = Budget(
     "conditions and values in its filters", 1_000, "ask for less, in several calls if need be"
 )
-# a subquery each; planning them takes PostgreSQL long if there are many
+# one subquery each; planning many of them takes PostgreSQL long
 _STEPS = Budget(
     "steps to related rows in its filters",
     32,
@@ -498,19 +499,19 @@ _STEPS = Budget(
 )
 _PATH = Budget("names in a path", 5, "begin at a table that is nearer")
 _GROUPS = Budget("groups of filters inside of each other", 10, "nest them less")
-# a statement each, with as many rows as `Limits` allows
+# one statement each, with as many rows as `Limits` allows
 _RELATED = Budget("relationships in its columns", 16, "read their rows from their own tables")
 _NAMES = Budget("names in its columns", 200, "name each column once, or leave columns out")
 _ORDER = Budget("columns in its order", 16, "order by the first few")
 _DRAFTS = Budget("drafts that it names", 100, "do it in several calls")
-# drafts are compared in Python
+# compared in Python
 _DECISIONS = Budget(
     "conditions, counted anew for each draft", 20_000, "name fewer drafts, or filter less"
 )
 
 
 def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> None:
-    """Check that a call asks for no more than can be done in a moment.
+    """Check that a call stays within its budgets.
 
     Raises:
         ToolError: it does.
@@ -532,7 +533,7 @@ def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> N
 def _count_all(
     arguments: DbRead | DbUpdate | DbDelete, table: ToolTable
 ) -> Iterator[tuple[Budget, int]]:
-    """Yield the counts of a read or write; nothing is counted after a limit is exceeded."""
+    """Yield the counts of a read or write; counting stops when a limit is exceeded."""
     filters = arguments.filters
     if isinstance(arguments, DbRead):
         filters = [*filters, *arguments.or_filters]
@@ -613,7 +614,7 @@ class Conditions:
     """Makes SQL conditions of filters.
 
     Args:
-        keys: of the refs in the filters.
+        keys: the keys of the refs in the filters.
         drafts: the drafts that filters name in the column of a row's own ref; they match no row.
         visible: limits related rows to those that read hooks do not hide.
         negated: whether the filters are inside a `not`.
@@ -669,7 +670,7 @@ class Conditions:
         return self._comparison(clause, table.column(name), getattr(entity, name))
 
     def _comparison(self, clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
-        """Return the comparison of a column, of the class or of an alias."""
+        """Return the comparison of a column, on the class or on an alias."""
         value = check_operand(clause, column)
         if column.values.family == "json":
             return _json_condition(clause.op, attribute, value, negated=self._negated)
@@ -690,7 +691,7 @@ class Conditions:
         return condition
 
     def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
-        """Return the keys of one or several refs, as a column stores them."""
+        """Return the keys of one ref or several, as the column stores them."""
         if isinstance(refs, list):
             return [self._keys_of(each, column) for each in refs]
         if refs is None or column.key is None:
@@ -714,7 +715,7 @@ class Conditions:
     def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
         """Return the condition for rows with composite keys that refs name."""
         keys = [table.key_parts(self._keys[ref, table.entity]) for ref in texts_in(clause)]
-        if not all(keys):  # a ref that names one column of the key only
+        if not all(keys):  # a ref for only one column of the key
             raise invalid_filter(
                 clause.field,
                 "names something else than rows",
@@ -728,7 +729,7 @@ class Conditions:
 
 
 def read_conditions(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
-    """Return the conditions of a read: filters, or-filters, and what hooks added."""
+    """Return the conditions of a read: filters, or-filters, and conditions from hooks."""
     arguments = read.arguments
     asked = conditions.all_of(arguments.filters, table)
     if arguments.or_filters:
@@ -744,7 +745,7 @@ def _exists_in_shared_table(
     """Return an EXISTS of related rows of a class with single-table inheritance.
 
     SQLAlchemy's `any()` and `has()` compare the discriminator of the outer table, which may be the
-    same table; a join compares that of the alias.
+    same table; a join compares the discriminator of the alias.
     """
     row = aliased(table.model)
     is_same = (getattr(row, each) == getattr(entity, each) for each in table.identity)
@@ -772,10 +773,10 @@ def refs_in(
     """Yield the refs of rows in filters, each with the required entity.
 
     Args:
-        filters: on rows of a table, checked.
+        filters: checked filters on rows of a table.
         table: the table.
-        drafts: refs of drafts, which are skipped where filters select rows by their own ref;
-            elsewhere only a row can be named.
+        drafts: refs of drafts. They are skipped in conditions on a row's own ref; elsewhere only
+            rows can be named.
     """
     for clause, negated in signed_clauses(filters):
         entity = _entity_at(path_of(clause.field, table), table)
@@ -795,7 +796,7 @@ def row_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
 
 
 def names_rows(filters: Iterable[Filter], table: ToolTable) -> bool:
-    """Return whether filters match only rows that refs name, or rows that refer to those."""
+    """Return whether filters match only rows that refs name, or rows that refer to named rows."""
     return any(_names_rows(each, table, negated=False) for each in filters)
 
 
@@ -804,7 +805,7 @@ def _names_rows(given: Filter, table: ToolTable, *, negated: bool) -> bool:
         case AndGroup() | OrGroup():
             parts = given.all_of if isinstance(given, AndGroup) else given.any_of
             named = (_names_rows(each, table, negated=negated) for each in parts)
-            # negated, an "or" is an "and"
+            # a negated "or" is an "and"
             return any(named) if isinstance(given, AndGroup) is not negated else all(named)
         case NotGroup():
             return _names_rows(given.negated, table, negated=not negated)
@@ -819,7 +820,7 @@ def _names_rows(given: Filter, table: ToolTable, *, negated: bool) -> bool:
 
 
 def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
-    """Return the entity of the refs in a column; `None` if it has none."""
+    """Return the entity of the refs in a column; `None` for a column without refs."""
     *relationships, name = path
     target: ToolTable | None = table
     for each in relationships:
@@ -854,8 +855,9 @@ def _json_condition(op: str, attribute: Any, operand: Any, *, negated: bool) -> 
 def operand(attribute: Any, value: Any) -> Any:
     """Return a value as it is compared with an attribute.
 
-    A float is cast to the column's type: a column of single precision would not equal a double. A
-    decimal keeps all its digits, which the casts of some drivers would round.
+    A float is cast to the column's type, because a single-precision column would not equal a
+    double. A decimal is bound as NUMERIC without a scale, because casts of some drivers would
+    round it.
     """
     if isinstance(attribute.type, Float):
         return sqlalchemy_cast(value, attribute.type)
@@ -865,7 +867,7 @@ def operand(attribute: Any, value: Any) -> Any:
 
 
 def comparable(attribute: Any) -> Any:
-    """Return an attribute as its values are compared.
+    """Return an attribute for a comparison.
 
     PostgreSQL compares a year of an interval as 360 days, and drivers load it as 365.
     """
@@ -885,7 +887,7 @@ def _is_in(
 ) -> Condition:
     not_null = [value for value in values if value is not None]
     operands: Any = [operand(attribute, value) for value in not_null]
-    if column.entity is not None:  # one expanding parameter for all
+    if column.entity is not None:  # one expanding parameter for all keys
         operands = sqla.key_parameter(not_null, attribute.type)
     # NOT IN matches no row if the list has a NULL
     conditions = (

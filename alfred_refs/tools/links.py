@@ -1,14 +1,14 @@
-"""Links: writes of association tables, and what they change at both ends.
+"""Links: writes of association tables, and their effects on the rows at both ends.
 
 The association table of a many-to-many relationship is a table of its own to a model, unless it
-has a mapped class. Its rows link two rows, by whose refs they are named:
+has a mapped class. Each of its rows links two rows, and is named by their refs:
 
     {"table": "task_labels", "data": {"task_id": "task_1", "label_id": "label_2", ...}}
     {"table": "task_labels", "filters": [task_id = task_1, label_id = label_2], ...}
 
 The class of the table (`sqla.association_class`) is the toolset's own, so the unit of work writes
-its rows like any others. This module does the rest of what a change of the relationship is: the
-owner may change a row at one end, its hooks are called, and lists that are loaded are expired.
+its rows like any others. This module treats the write as a change of the relationship: it checks
+that the owner may change a row at one end, calls its hooks, and expires loaded lists.
 
 >>> [table.name for table in toolset.tables if table.ends]  # here none has such a relationship
 []
@@ -32,11 +32,11 @@ from alfred_refs.tools.tables import LinkEnd, ToolTable, sharing_secondary
 
 
 class LinkWriter:
-    """Does what a write of links changes at their ends, for one call.
+    """Updates the rows at both ends of written links, for one call.
 
     Args:
         call: the call.
-        changes: of the call.
+        changes: the changes of the call.
         table: an association table.
     """
 
@@ -49,8 +49,8 @@ class LinkWriter:
         """Check that the model may create links, and call the hooks of the rows at their ends.
 
         Args:
-            links: flushed.
-            new: the rows that the call has created, whose hooks were called.
+            links: the links, after the flush.
+            new: the rows that the call has created; their hooks were called already.
 
         Raises:
             ToolError: it may not.
@@ -76,7 +76,8 @@ class LinkWriter:
         """Call the hooks for an update of the rows whose relationships change.
 
         Raises:
-            ToolError: the model may not update one, because of its subclass, or a hook refuses it.
+            ToolError: the model may not update a row, because of its subclass, or a hook refuses
+                the update.
         """
         known = {id(each) for each in new}
         for end in self._table.ends:
@@ -99,7 +100,7 @@ class LinkWriter:
         return [*self._call.session.scalars(statement, execution_options=options).unique()]
 
     def expire(self) -> None:
-        """Expire what the session has loaded of the relationships: it is read again when used."""
+        """Expire the loaded relationships, so that the next access reads them again."""
         names = {
             pair
             for end in self._table.ends

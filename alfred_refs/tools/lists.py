@@ -7,19 +7,19 @@
 ({'1': {'id': 'line_2', 'text': '1 onion'}}, 1)
 
 1. `ListEditor` reads the list as a snapshot (`positions`), locks its rows, and compares the token,
-   if the model gives one from an earlier answer.
-2. The executor of `positions` applies all edits or none. `ItemRules` tells it which items a ref
-   names, whether an item is what `expect` says, and which values fit.
+   if the model passes one from an earlier answer.
+2. The executor of `positions` applies all edits or none. `ItemRules` finds the items that refs
+   name, compares items with `expect`, and checks values.
 3. The resulting plan passes the checks of any write: verbs and columns, ownership, hooks,
    cascades.
 4. `ListAnswers` shows the list: each item under its position, with the length and a token.
 
-Positions, and the column that says which row a list belongs to, are written where a model may
-update the rows, whether or not it sees these columns.
+Positions, and the foreign key to the row with the list, are written if a model may update the
+rows, even if these columns are hidden.
 
-Limits: rows without a usable order are refused until the model has seen the list in a preview. An
-item cannot leave its row if the model may not change the column that refers to the row. Lists
-inside of drafts are edited by `drafts`.
+Limits: rows without a usable order can be edited only after a preview has shown the list to the
+model. An item cannot be moved to another row if the model may not change the foreign key. `drafts`
+edits lists inside drafts.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ from alfred_refs.tools.writing import Deleter
 
 
 class ItemRules(Rules):
-    """The rules for items of a list: those for rows and columns."""
+    """The rules for items of a list, from the rules for rows and columns."""
 
     def __init__(self, call: Call, listed: ToolList, snapshot: Snapshot) -> None:
         self._call = call
@@ -99,7 +99,7 @@ class ItemRules(Rules):
         self._snapshot = snapshot
 
     def path_of(self, ref: str) -> Sequence[int] | None:
-        """See `Rules.path_of`: finds rows with composite keys by the refs that tools give them."""
+        """See `Rules.path_of`; also finds rows with composite keys by their refs."""
         found = self._snapshot.path_of_ref(ref)
         tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
         for table in tables:
@@ -111,7 +111,7 @@ class ItemRules(Rules):
         return found
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:
-        """See `Rules.mismatch`: the returned text has no keys."""
+        """See `Rules.mismatch`; the returned text contains no keys."""
         table = self._list.rows_at(depth)
         if table is not None:
             if not isinstance(expect, str | Mapping):
@@ -150,13 +150,13 @@ class ItemRules(Rules):
         return move_refusal(self._list.levels, depth)
 
     def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
-        """Return whether a text is one of a row's values, not only its label; refs are not."""
+        """Return whether a text is a value of a row, not only its label; refs do not count."""
         columns = table.columns.values()
         shown = [column.name for column in columns if column.shown and column.key is None]
         return any(getattr(row, name) == text for name in shown)
 
     def check_value(self, edit: Modify | Add, depth: int) -> Any:
-        """See `Rules.check_value`: checks values as `db_update` and `db_create` do."""
+        """See `Rules.check_value`; checks values like `db_update` and `db_create`."""
         table = self._list.rows_at(depth)
         try:
             if table is None:
@@ -170,7 +170,7 @@ class ItemRules(Rules):
         why, column = value_refusal(self._list.levels, depth, edit), self._list.column
         if why is not None or column is None:
             raise InvalidValueError(why)
-        # wrapped in lists: the column accepts values of its own dimensions only
+        # wrapped in lists, because the column only accepts values of its own dimensions
         around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
         given = edit.value
         for _ in range(around):
@@ -200,8 +200,8 @@ class ListAnswers:
     Args:
         call: the call.
         listed: the list.
-        paths: of the items to show; `None` shows all.
-        modified: new values of items that are not in the database.
+        paths: the paths of the items to show; `None` shows all.
+        modified: new values of items, not in the database.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class ListAnswers:
         self._modified = modified
         self._room = call.room()
         self._rendering: Rendering = call.rendering([], Shape(listed.tables[0], []))
-        self._changed: list[ShownRow] = []  # by edits that are only previewed
+        self._changed: list[ShownRow] = []  # by previewed edits
         self._shapes = [
             Shape(table, [*_columns(table, level)])
             for table, level in zip(listed.tables[1:], listed.levels, strict=False)
@@ -274,14 +274,14 @@ class ListAnswers:
         if isinstance(item.value, shape.table.model):
             row = self._rendering.row(item.value, shape)
             if new_values:
-                # not among those that get labels, which would be of the values before the edit
+                # not labelled, because labels would belong to the values before the edit
                 self._changed.append(self._rendering.shown.pop())
         else:
             new_values = item.value
         row.update(
             (name, shape.table.columns[name].show(value)) for name, value in new_values.items()
         )
-        return row  # this very dict, because labels are added to it later
+        return row  # not a copy, because labels are added later
 
     def _document(
         self, item: Item, level: DocumentLevel, path: str, around: tuple[int, ...]
@@ -295,14 +295,14 @@ class ListAnswers:
 
 
 def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
-    """Yield the columns to show of a list's rows, without those that their place determines."""
+    """Yield the columns to show of a list's rows, without position and parent columns."""
     placed = {level.position, *level.foreign_key}
     for name, column in table.columns.items():
         if name == table.own or (column.shown and name not in placed):
             yield column
 
 
-_MAX_NAMED = 10  # rows that an error names, of those that cannot be changed
+_MAX_NAMED = 10  # rows that an error names
 
 
 class ListEditor:
@@ -314,7 +314,7 @@ class ListEditor:
         self._table = call.setting.tables.by_name(arguments.table)
         self._list = list_by_name(self._table, arguments.name)
         self._changes = Changes(call, arguments)
-        # the lists are filled with instances for `after_write` once they are made
+        # the lists are filled with instances for `after_write` once these exist
         self._added: list[tuple[list[Any], Sequence[RowAddition]]] = []
 
     def edit(self) -> dict[str, Any]:
@@ -371,7 +371,7 @@ class ListEditor:
         return row
 
     def _snapshot(self, row: Any, *, lock: bool) -> Snapshot:
-        """Read the list; rows without a usable order get one if the model has seen it."""
+        """Read the list; rows without a usable order are renumbered if the model has seen them."""
         is_seen = self._arguments.preview or self._arguments.token is not None
         try:
             snapshot = Snapshot.read(
@@ -391,7 +391,7 @@ class ListEditor:
     def _prepare(self, plan: Plan) -> dict[str, list[str]]:
         """Call the hooks of all planned changes, and check cascades.
 
-        Rows that are removed by deleting them are deleted here.
+        Removed rows that must be deleted are deleted here.
 
         Returns:
             the refs of rows that are deleted or changed with others.
@@ -411,11 +411,11 @@ class ListEditor:
         return others
 
     def _check(self, plan: Plan) -> None:
-        """Check what the model may do, before hooks are called and anything is changed.
+        """Check permissions and refs, before hooks are called and anything is changed.
 
         Raises:
-            ToolError: it may not.
-            BadRefError: a ref in the data is not known.
+            ToolError: the model may not make an edit.
+            BadRefError: a ref in the data is unknown.
         """
         self._check_owned(
             [*(row for row, _ in plan.removed), *(each.row for each in plan.changed)]
@@ -447,7 +447,7 @@ class ListEditor:
         self._call.resolve(refs)
 
     def _check_owned(self, rows: Iterable[Any]) -> None:
-        """Check that the owner may write rows: one statement a table."""
+        """Check that the owner may write rows: one statement per table."""
         for table, same in self._changes.by_table(rows):
             rules = self._call.write_conditions(table)
             if not rules:
@@ -463,7 +463,7 @@ class ListEditor:
                 raise foreign_row(refs[0], None, refs)
 
     def _prepare_changed(self, plan: Plan, others: dict[str, list[str]]) -> None:
-        """Call the hooks of rows that stay: for each row with new values, once for moved rows."""
+        """Call the hooks of rows that stay: for each changed row, and once for all moved rows."""
         report = CascadeReport(self._call, self._changes)
         unlinked = [
             RowChange(row, None, placement=dict.fromkeys(level.foreign_key))
@@ -490,7 +490,7 @@ class ListEditor:
         """Call the hooks of new rows of one list.
 
         Raises:
-            SetupError: a hook adds records, or removes some.
+            SetupError: a hook adds or removes records.
         """
         records = [{**new.values, **new.placement} for new in new_rows]
         made: list[Any] = []

@@ -1,7 +1,7 @@
-"""Which calls wait for which: locks by conversation, and attempts at a call.
+"""Order of calls: locks by conversation, and repeated attempts at a call.
 
-Writes of one conversation wait for each other (`Locks`). A call is attempted again if others have
-kept it from the registry (`Attempt`), and then no other runs beside it.
+Writes of one conversation wait for each other (`Locks`). A call is attempted again if other calls
+have blocked it from the registry (`Attempt`); no other call runs during the new attempt.
 
 >>> locks = Locks(threading.Lock)
 >>> with locks.of("chat-7"):
@@ -49,10 +49,10 @@ class Counter:
 
 
 class Attempt:
-    """A context manager round one attempt at a call, in threads and in tasks.
+    """A context manager for one attempt at a call, in threads and in tasks.
 
     Attributes:
-        number: of the attempt at the same call, from 1.
+        number: the number of the attempt at the same call, from 1.
         was_alone: whether no other call of this process was running when it began.
     """
 
@@ -60,7 +60,7 @@ class Attempt:
         self.number = number
         self.was_alone = False
         self._parallel = parallel
-        self._lock = lock  # None for a call that waits for no other
+        self._lock = lock  # None for a call that does not wait for others
 
     def _begin(self) -> None:
         if self._lock is None:
@@ -89,7 +89,7 @@ class Attempt:
 
 
 class Locks(Generic[Lock]):
-    """A lock for each conversation, kept while a caller holds it or waits for it."""
+    """One lock per conversation, kept while a caller holds it or waits for it."""
 
     def __init__(self, make: Callable[[], Lock]) -> None:
         self._make = make
