@@ -24,4 +24,4 @@ def test_the_programs_print_what_the_page_says(
     printed, promised = readme.page(PAGE, names)
 
     assert printed == promised
-    assert len(printed) == 3
+    assert len(printed) == 2
