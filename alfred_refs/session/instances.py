@@ -59,7 +59,7 @@ from alfred_refs.session.attributes import (
     is_set,
 )
 from alfred_refs.sqla import BOUNDARY, Rows, State, WeakInstance
-from alfred_refs.statements import Renderer, renderer, renderer_of_column
+from alfred_refs.statements import Renderer, check_data, renderer, renderer_of_column
 from alfred_refs.store import Gone
 
 _UNRESOLVED = "alfred_refs_texts"  # of a state: names of the attributes whose refs wait
@@ -123,7 +123,8 @@ class PendingRefs:
             columns = itertools.chain(keys.identity, itertools.repeat(None))
             return tuple(map(self.value, columns, ident))
         if not isinstance(ident, str) or len(keys.identity) == 1:
-            return self.value(keys.identity[0], ident)
+            value = self.value(keys.identity[0], ident)
+            return self._key_of_subclass(class_, value) if keys.identity[0] is None else value
         entity = self._entities.name_of(class_)
         [key] = self._conversation.resolve_pairs([(ident, entity)])
         primary = inspect(class_).mapper.primary_key
@@ -131,6 +132,21 @@ class PendingRefs:
             raise UnknownRefError(ident, entity)  # of another class with refs of the same entity
         parts = zip(keys.identity, key, primary, strict=True)
         return tuple(key_value(column, part, own.type) for column, part, own in parts)
+
+    def _key_of_subclass(self, class_: type[Any], ident: Any) -> Any:
+        """Return the key for the ref of a concrete subclass's row, or an identity that is none.
+
+        The base of such classes selects from all of their tables, and has no refs of its own.
+        """
+        mapper = inspect(class_).mapper
+        ref = parse_ref(ident) if isinstance(ident, str) else None
+        below = [self._entities.of_class(each.class_) for each in mapper.self_and_descendants]
+        if ref is not None and ref.entity in [keys.own_entity for keys in below]:
+            [key] = self._conversation.resolve_pairs([(ident, ref.entity)])
+            columns = (k.identity[0] for k in below if k.own_entity == ref.entity)
+            return cast(KeyColumn, next(columns)).from_key(key)
+        check_data(ident, mapper.primary_key[0])
+        return ident
 
     def records(
         self, class_: type[Any], records: Iterable[Mapping[str, Any]]
