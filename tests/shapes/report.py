@@ -28,10 +28,9 @@ NOTES = {
 DIFFERENCES_HEAD = """\
 ## Differences to a plain session
 
-The tests call every method and parameter of `Session` and of the asynchronous classes on a plain
-session and on one in a conversation. Values, errors, warnings, statements and events are the same,
-with refs in place of keys, except for the following. In addition, errors leave out the values of a
-row that PostgreSQL repeats (`Failing row contains (...)`).
+Values, errors, warnings, statements and events of every method of `Session` and of the asynchronous
+classes are those of a plain session, with refs in place of keys, except for the following. In
+addition, errors leave out the values of a row that PostgreSQL repeats (`Failing row contains ...`).
 
 | when | then |
 | --- | --- |"""
