@@ -28,9 +28,9 @@ NOTES = {
 DIFFERENCES_HEAD = """\
 ## Differences to a plain session
 
-Values, errors, warnings, statements and events of every method of `Session` and of the asynchronous
-classes are those of a plain session, with refs in place of keys, except for the following. In
-addition, errors leave out the values of a row that PostgreSQL repeats (`Failing row contains ...`).
+Every method of `Session` and of the asynchronous classes has the values, errors, warnings,
+statements and events of a plain session, with refs in place of keys, except for the following.
+Errors leave out the values of a row that PostgreSQL repeats (`Failing row contains (...)`).
 
 | when | then |
 | --- | --- |"""
