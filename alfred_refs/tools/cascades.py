@@ -917,7 +917,7 @@ class CascadeReport:
         Args:
             rows: the rows.
             table: the table in which rows are changed.
-            change: the verb for the message.
+            change: the change, for the message, such as "deleted from".
 
         Raises:
             ToolError: `rows` is not empty.

@@ -515,8 +515,7 @@ def check_failed(
 ) -> ToolError:
     """Report that a CHECK constraint forbids values. The name of the constraint is not shown.
 
-    `rule` is `None` if its description is not known; `is_hidden`: whether it has hidden columns
-    too.
+    `rule`: its description; `None` if unknown. `is_hidden`: whether it has hidden columns too.
     """
     about = f" on {_quote_names(columns)}" if columns and rule is None else ""
     others = " and on columns that are not shown" if is_hidden else ""

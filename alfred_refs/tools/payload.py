@@ -1,16 +1,15 @@
 """Values of new and changed rows: NUL characters, marks, types, batches.
 
-- `notes_of` reports NUL characters that `arguments` removed. If the value was not text (a ref or a
-  choice), what is left may mean another row, so the call is refused.
-- `read_documents` parses documents, lists and nested rows that are given as JSON text.
-- `decode_arguments` replaces marks (`<recipe_1>`) in texts and documents by the keys that they
-  stand for, with one lookup for the call; `serialization` makes these marks in answers. Columns of
-  refs have none. A mark of a deleted row is still decoded, because what was shown can
-  be stored. A text that was cut is refused.
+- `notes_of` reports NUL characters that `arguments` removed. If the value was not plain text (a
+  ref or a choice), the rest may mean another row, so the call is refused.
+- `read_documents` parses documents, lists and nested rows that are passed as JSON text.
+- `decode_arguments` replaces marks (`<recipe_1>`) in texts and documents by their keys, with one
+  lookup for the call; `serialization` makes these marks in answers. Columns of refs contain no
+  marks. The mark of a deleted row is still decoded, so that a text can be stored as it was shown.
+  A text that was cut is refused.
 - `new_records`, `update_record` and `draft_changes` check values by column and return Python
-  values, with refs as the model gave them. A column that does not exist or is not writable refuses
-  the call.
-- `Batch` holds the new rows of one table on their way from arguments to the answer.
+  values, with refs as the model passed them. Unknown and read-only columns are refused.
+- `Batch` holds the new rows of one table, from arguments to the answer.
 
 >>> recipes = toolset.tables.by_name("recipes")
 >>> update_record(recipes, {"name": "Broth", "servings": 4})
@@ -94,7 +93,7 @@ def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTabl
     """Return notes on NUL characters that were removed from data.
 
     Raises:
-        ToolError: one was in a value that is not text, or there is no such table or column.
+        ToolError: one was in a value that is not text, or the table or column does not exist.
     """
     counts = Counter[str]()
     for path, count in removed.items():
@@ -106,7 +105,7 @@ def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTabl
 
 
 def _column_path(path: Path, arguments: Arguments, tables: ToolTables) -> str:
-    """Return the model's path of a text column."""
+    """Return the path of a text column, as errors show it."""
     name, rest = arguments.table, path
     if isinstance(arguments, DbCreate) and path[0] == "also":
         name, rest = arguments.also[int(path[1])].table, path[2:]
@@ -121,7 +120,7 @@ def _path_in_row(names: Sequence[str], table: ToolTable) -> str | None:
     """Return the path to a column through nested rows; `None` if it ends before a column.
 
     Raises:
-        ToolError: there is no such column, or it does not take texts.
+        ToolError: the column does not exist, or does not take texts.
     """
     for n, name in enumerate(names, start=1):
         if name in table.columns:
@@ -152,7 +151,7 @@ def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list
 def new_rows(
     table: ToolTable, payloads: Sequence[Mapping[str, Any]], entities: Entities
 ) -> list[NewRow]:
-    """Return new rows, with the rows nested in them."""
+    """Return new rows with their nested rows."""
     usable = {column.name: column for column in table.columns.values() if column.creatable}
 
     def row(payload: Mapping[str, Any]) -> NewRow:
@@ -186,7 +185,7 @@ def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
 
 
 def _map_rows(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
-    """Apply a function to each of several rows; errors get the row's number."""
+    """Apply a function to each row; errors get the row's number."""
     made = []
     for number, row in enumerate(rows, start=1):
         try:
@@ -217,21 +216,21 @@ def draft_changes(
     stored: bool = False,
     whole: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return changes of a draft's content as JSON.
+    """Return changes to a draft's content as JSON.
 
-    They may have everything that a new row may have, and nested rows by relationship: objects for
+    The content may contain every value of a new row, and nested rows by relationship: objects for
     new rows, refs for existing ones.
 
     Args:
         table: the table of the draft.
         payload: the changes, or the complete content.
-        stored: whether it is content from the registry, in which an application may have set the
-            discriminator, which a model may not.
-        whole: the resulting content with the draft's ref as its key; `None` if that is the
-            payload.
+        stored: whether the content comes from the registry. An application may have set the
+            discriminator there; a model may not.
+        whole: the resulting content with the draft's ref as its key; `None` if the payload is
+            that.
 
     Raises:
-        ToolError: it could not be saved.
+        ToolError: the content could not be saved.
         DraftContentError: it is of a class that a model may not use.
     """
     table = table_of_content(table, payload, stored=stored)
@@ -257,7 +256,7 @@ def draft_changes(
             changed |= {} if value is None else {name: value}
         else:
             value_in_row = _record(table, {name: value}, usable)[name]
-            changed[name] = None if value_in_row is None else value  # an empty text means no ref
+            changed[name] = None if value_in_row is None else value  # an empty text means null
             if value_in_row is None and not usable[name].nullable:
                 raise missing_value(table.name, [name])
     return changed
@@ -266,11 +265,11 @@ def draft_changes(
 def table_of_content(
     table: ToolTable, content: Mapping[str, Any], *, stored: bool = False
 ) -> ToolTable:
-    """Return the table of the class that content says it is of, if a model may create its rows.
+    """Return the table for the discriminator in content, if a model may create its rows.
 
     Raises:
-        DraftContentError: there is no such class.
-        ToolError: the stored class is not one that the model may use, or may create.
+        DraftContentError: the class does not exist.
+        ToolError: the model may not use the stored class, or not create its rows.
     """
     class_ = explicit_class(table.model, content)
     if class_ is None:
@@ -288,7 +287,7 @@ def table_of_content(
 def _check_references(table: ToolTable, payload: Mapping[str, Any]) -> None:
     """Check that a reference has the same value in its column and its relationship.
 
-    A nested new row has no ref yet: the column must be empty then.
+    The column must be empty if the relationship contains a nested new row, which has no ref yet.
 
     Raises:
         ToolError: they differ.
@@ -310,7 +309,7 @@ def _check_references(table: ToolTable, payload: Mapping[str, Any]) -> None:
 
 
 def _unwritable_content(table: ToolTable, fact: str) -> ToolError:
-    """Return the error for stored content that the model may not know."""
+    """Return the error for stored content that must not be shown to the model."""
     return invalid_content(
         f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
         "leave it as it is, or create a row with values of your own",
@@ -324,7 +323,7 @@ def _writable_relationships(table: ToolTable, usable: Collection[str]) -> list[s
         name
         for name in table.targets
         if not (table.relationship(name).viewonly or name in table.fixed)
-        # a relationship must not write columns that the model may not
+        # a relationship must not write columns that are read-only for the model
         and {*usable} >= {*references.get(name, ())}
     ]
 
@@ -345,7 +344,7 @@ def _nested_value(table: ToolTable, name: str, value: Any, *, stored: bool) -> A
     moved_columns = [target.columns.get(column) for column in table.child_columns(name)]
     if isinstance(value, str):
         is_draft = parse_draft_ref(value) is not None
-        if moved_columns and not is_draft:  # this updates the existing row
+        if moved_columns and not is_draft:  # relating it updates the existing row
             target.check("update")
         if not all(c and (c.creatable if is_draft else c.updatable) for c in moved_columns):
             raise invalid_value(name, "objects for new rows: others cannot be moved there")
@@ -359,16 +358,16 @@ def _nested_value(table: ToolTable, name: str, value: Any, *, stored: bool) -> A
 def _check_nested_references(
     table: ToolTable, name: str, nested: Any, whole: Mapping[str, Any]
 ) -> None:
-    """Check that nested rows do not refer to another row than the one they are nested in.
+    """Check that nested rows do not refer to another row than their outer row.
 
     Args:
-        table: of the outer row.
-        name: of the relationship.
+        table: the table of the outer row.
+        name: the relationship.
         nested: the nested rows.
         whole: the content of the outer row.
 
     Raises:
-        ToolError: one does.
+        ToolError: a nested row refers to another row.
     """
     child_columns = table.child_columns(name)
     allowed: dict[str, tuple[Any, ...]] = {
@@ -409,16 +408,16 @@ def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tup
 def deduplicate_records(
     records: Sequence[Record], names: Sequence[str]
 ) -> tuple[list[Record], list[list[int]]]:
-    """Return records without those that a later one repeats; the last one replaces the first.
+    """Remove duplicate records; the last duplicate takes the place of the first.
 
-    As in a unique constraint, null equals nothing: such records are all kept.
+    As in a unique constraint, null equals nothing, so records with null are kept.
 
     Args:
-        records: of new rows.
-        names: of the attributes that identify a row.
+        records: the records of new rows.
+        names: the attributes that identify a row.
 
     Returns:
-        the records, and the numbers (from 1) of those that became one.
+        the records, and groups of the numbers (from 1) of merged records.
     """
     places: dict[str, list[int]] = {}
     for n, record in enumerate(records, start=1):
@@ -443,12 +442,12 @@ def decode_arguments(
     *,
     drafts: bool = True,
 ) -> Arguments:
-    """Replace marks in arguments by the keys that they stand for: at most one round trip.
+    """Replace marks in arguments by their keys: at most one round trip.
 
     Args:
-        arguments: checked.
+        arguments: the validated arguments.
         tables: that a model may use.
-        conversation: whose marks they are.
+        conversation: resolves the marks.
         drafts: whether drafts are enabled.
 
     Raises:
@@ -541,7 +540,7 @@ def _resolve_marks(
 
 
 def _key_of_draft(ref: str, field: str, conversation: SessionConversation) -> Key:
-    """Return the key of a draft that was saved."""
+    """Return the key of a saved draft."""
     try:
         return conversation.resolve(ref)
     except UnknownDraftError:
@@ -549,7 +548,7 @@ def _key_of_draft(ref: str, field: str, conversation: SessionConversation) -> Ke
 
 
 def _decode_text(keys: Mapping[str, Key], field: str, value: Any, entity: str | None) -> Any:
-    """Return a text with its marks decoded, or the integer key that a document has."""
+    """Decode the marks in a text; return an integer if it is an integer key in a document."""
     if not isinstance(value, str) or not has_marks(value):
         return value
     marks = marks_in(value)
@@ -565,7 +564,7 @@ def _decode_mark(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
     key = keys[mark.ref]
     if isinstance(key, uuid.UUID):
         return mark.spelling_of(key)
-    # keys that answers would not replace by this mark are refused
+    # refuse keys for which answers would not show this mark
     is_hidden = mark.ref.startswith(f"{KEY}_") or whole_keys(str(key)) == [key]
     if isinstance(key, str) and is_hidden and not mark.spelling:
         return key
@@ -589,9 +588,9 @@ def _unknown_mark(field: str, ref: str) -> ToolError:
 
 
 def item_table(edit: ListEdit, listed: ToolList) -> ToolTable | None:
-    """Return the table of the items that an edit is about, if they are rows.
+    """Return the table of the items of an edit, if they are rows.
 
-    The length of its path, or the entity of its ref, says which level of the list that is.
+    The level of the list follows from the length of its path, or the entity of its ref.
     """
     ref = None if edit.ref is None else parse_ref(edit.ref)
     entities = [table.entity for table in listed.tables[1:]]
@@ -711,19 +710,19 @@ class _ArgumentWalker:
 
 
 def read_documents(arguments: Arguments, tables: ToolTables) -> Arguments:
-    """Replace JSON text by the document, list or nested row that it spells, where one is needed.
+    """Parse JSON text in arguments where a document, list or nested row is required.
 
-    Some clients send objects and lists as JSON text. Stored in a column of documents it would be
-    one text.
+    Some clients send objects and lists as JSON text, which a JSON column would store as one
+    string.
 
     Raises:
-        ToolError: it is JSON that arguments may not have.
+        ToolError: the JSON is not allowed in arguments.
     """
     return _DocumentReader(tables, lambda _, value, __: value).walk(arguments)
 
 
 class _DocumentReader(_ArgumentWalker):
-    """Parses JSON text in the values of arguments, by the column or relationship."""
+    """Parses JSON text in the values of arguments, depending on the column or relationship."""
 
     def _edit(self, edit: ListEdit, listed: ToolList) -> ListEdit:
         target, changed = item_table(edit, listed), dict[str, Any]()
@@ -754,7 +753,7 @@ class _DocumentReader(_ArgumentWalker):
 
 
 def _parsed_as(types: type[Any] | tuple[type[Any], ...], value: Any) -> Any:
-    """Return the value of JSON text if it is of one of some types."""
+    """Parse JSON text if its value has one of some types."""
     parsed = parse_document(value) if isinstance(value, str) else value
     return parsed if isinstance(parsed, types) else value
 
@@ -765,12 +764,12 @@ class Batch:
 
     Attributes:
         table: the table.
-        writing: for hooks; its records are the values of the rows.
-        rows: the new rows, those of drafts first.
-        drafts: the refs of the drafts that the first rows are made of.
-        is_fixed: whether each row is tied to something else: a draft, an outer row, or nested
-            rows. Hooks may not add or remove records then.
-        merged: the numbers of records that became one; see `deduplicate_records`.
+        writing: the write that hooks receive; its records are the values of the rows.
+        rows: the new rows; rows of drafts come first.
+        drafts: the refs of the drafts of the first rows.
+        is_fixed: whether each row belongs to a draft, an outer row, or nested rows. Hooks may then
+            not add or remove records.
+        merged: the numbers of merged records; see `deduplicate_records`.
     """
 
     table: ToolTable
@@ -786,7 +785,7 @@ class Batch:
         yield from zip(names, self.rows, strict=True)
 
     def merge(self, names: Sequence[str]) -> None:
-        """Remove rows that a later one repeats."""
+        """Remove duplicate rows; see `deduplicate_records`."""
         kept, self.merged = deduplicate_records([row.values for row in self.rows], names)
         distinct = {id(record): record for record in kept}
         by_values = {id(row.values): row for row in self.rows}
@@ -804,7 +803,7 @@ class Batch:
         Raises:
             SetupError: a hook has added or removed records.
         """
-        # a replaced record belongs to the row at its position; a moved one is identified by id()
+        # a replaced record belongs to the row at its position; id() identifies a moved record
         places = {id(row.values): place for place, row in enumerate(self.rows)}
         records = [(places.get(id(r), at), dict(r)) for at, r in enumerate(self.writing.records)]
         if sorted(place for place, _ in records) != [*range(len(self.rows))]:
@@ -818,10 +817,10 @@ class Batch:
             self.rows[place].values.update(record)
 
     def rebuild_rows(self, names: Sequence[str] | None) -> None:
-        """Make the rows of the records that hooks left.
+        """Rebuild the rows from the records after hooks.
 
         Args:
-            names: of the attributes that identify rows; equal ones become one.
+            names: the attributes that identify rows; duplicates are merged.
         """
         if names is not None:
             self.writing.records, self.merged = deduplicate_records(self.writing.records, names)
@@ -838,14 +837,14 @@ def _paths(row: NewRow, table: ToolTable) -> Iterator[str]:
 
 
 def check_create_arguments(new: NewRows, *, drafts: bool) -> None:
-    """Check data and drafts of new rows; JSON schemas that all clients accept cannot express that.
+    """Check that a create has either data or drafts, which portable schemas cannot express.
 
     Args:
-        new: what is to be created.
+        new: the new rows.
         drafts: whether drafts are enabled.
 
     Raises:
-        ToolError: both or none are given.
+        ToolError: both or neither are passed.
     """
     if new.data is None and new.from_draft is None:
         raise invalid_arguments("give data, or from_draft" if drafts else "it is missing", "data")
@@ -858,7 +857,7 @@ def check_create_arguments(new: NewRows, *, drafts: bool) -> None:
 def combine_answers(
     answers: Sequence[dict[str, Any]], saved: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """Return one answer of those for each table."""
+    """Combine the answers for each table into one."""
     first, *others = answers
     answer = first | ({"saved": dict(saved)} if saved else {})
     answer |= {"also": others} if others else {}

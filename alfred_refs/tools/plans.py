@@ -1,6 +1,6 @@
-"""`Plan`: what a call does, in names, for a person.
+"""`Plan`: the effects of a call, with names, for a person.
 
-A plan is made of the recorded effect of a call (`effects`), which is executed and rolled back:
+A plan is made from the recorded effects (`effects`) of a call that is executed and rolled back:
 
 >>> plan = desk.plan("chat-7", None, "db_delete", {
 ...     "table": "recipes",
@@ -14,12 +14,11 @@ With it:
 - line (line_1): deleted
 - line (line_2): deleted
 
-Its `token` is a digest of the effect: two plans have the same one if they do the same to the same
-rows. What the database decides anew each time is left out: keys of new rows, default values that
-are computed, and times of the moment.
+Its `token` is a digest of the effect: two plans have the same token if they change the same rows
+in the same way. Values that differ in each execution are left out: keys of new rows, computed
+defaults, and the current time.
 
-Limits: columns that the model does not see are counted, and rows of tables that it does not use
-are counted by table.
+Limits: hidden columns are only counted, and rows of unlisted tables are only counted by table.
 """
 
 from __future__ import annotations
@@ -65,12 +64,12 @@ REFUSED: Final = "refused"
 """The token of a call that would be refused."""
 
 _NO_REF: Final = "a row without ref"
-_MOST_ROWS: Final = 10  # of a group in the text of a plan
-_MOST_TEXT: Final = 200  # characters of a value there
-# text that would read as another field, as the end of a label, or as no value
+_MOST_ROWS: Final = 10  # rows of a group in the text of a plan
+_MOST_TEXT: Final = 200  # characters of a value in that text
+# text that could be mistaken for another field, the end of a label, or a missing value
 _AMBIGUOUS: Final = re.compile(r'[";]|->|^\s*(nothing)?\s*$')
-_ROW: Final = re.compile(r'"([^"\\]|\\.)*" \(\w+\)')  # how a row is named that a column refers to
-_MOMENT: Final = 60.0  # seconds: a time so near is the time of the call
+_ROW: Final = re.compile(r'"([^"\\]|\\.)*" \(\w+\)')  # the name of a row that a column refers to
+_MOMENT: Final = 60.0  # seconds: a time within this distance is the time of the call
 
 
 class PlannedRow(BaseModel):
@@ -78,12 +77,12 @@ class PlannedRow(BaseModel):
 
     Attributes:
         ref: its ref; `new_recipe_1` for a row that the call creates; `None` if it has none.
-        entity: what it is.
-        label: what people call it.
-        action: what is done to it.
-        fields: for a new or deleted row its values, for a changed one those before and after.
-        hidden: how many columns change that the model does not see.
-        is_named: whether the call asks for it; otherwise it goes along.
+        entity: its entity, such as `recipe`.
+        label: its label.
+        action: `created`, `updated` or `deleted`.
+        fields: the values of a new or deleted row; the values of a changed row before and after.
+        hidden: the number of changed columns that the model does not see.
+        is_named: whether the call requests the change; otherwise it is a side effect.
 
     Example:
         >>> asked = {"table": "recipes", "data": {"name": "Curry"}}
@@ -104,7 +103,7 @@ class PlannedRow(BaseModel):
 
     @property
     def name(self) -> str:
-        """Its entity, label and ref, as a person reads them."""
+        """Its entity, label and ref, for a person."""
         label = "" if self.label is None else f" {quoted(self.label)}"
         ref = "" if self.ref is None else f" ({self.ref})"
         return f"{_words(self.entity)}{label}{ref}"
@@ -126,14 +125,15 @@ class Plan(BaseModel):
 
     Attributes:
         tool: its name.
-        table: which rows it is about, if it is about one table.
-        rows: the rows, those that the call asks for first.
-        others: how many rows of tables that the model does not use are changed, by action.
+        table: the table of the call, if it has one.
+        rows: the rows; requested changes come first.
+        others: the number of changed rows in unlisted tables, by action.
         notes: of the application's hooks.
-        lasting: what an undo cannot take back, in words.
-        unseen: what may change rows that are not in the plan, in words: SQL as text.
-        token: a digest of the effect; empty for a read, and for what only changes drafts.
-        refusal: the error that the model gets in place of an answer; nothing is done then.
+        lasting: descriptions of effects that an undo cannot revert.
+        unseen: descriptions of statements that may change rows outside of the plan, such as SQL as
+            text.
+        token: a digest of the effect; empty for reads, and for calls that only change drafts.
+        refusal: the error that the model gets instead of an answer; nothing is changed then.
 
     Example:
         >>> asked = {"table": "recipes", "data": {"name": "Curry"}}
@@ -179,7 +179,7 @@ class Plan(BaseModel):
 
     @property
     def asked(self) -> str:
-        """The summary of the rows alone that the call asks for: a model may not see the others."""
+        """The summary of the requested rows only, as a model may not see the others."""
         rows = [row for row in self.rows if row.is_named]
         return Plan(tool=self.tool, rows=rows).summary
 
@@ -229,7 +229,7 @@ class Plan(BaseModel):
 
 
 def _by_name(plan: Plan) -> dict[tuple[str, str, int], PlannedRow]:
-    """Return the rows of a plan by entity, action and place: they may get refs meanwhile."""
+    """Return the rows of a plan by entity, action and place, as rows may get refs meanwhile."""
     places: Counter[tuple[str, str]] = Counter()
     rows: dict[tuple[str, str, int], PlannedRow] = {}
     for row in plan.rows:
@@ -268,7 +268,7 @@ def _value(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text of users in one line and in quotes, which no part of it ends."""
+    """Quote text of users in one line, and escape quotes in it."""
     return _seen('"' + _line(text).replace("\\", "\\\\").replace('"', '\\"') + '"')
 
 
@@ -279,23 +279,23 @@ def _line(text: str) -> str:
 
 
 def _seen(line: str) -> str:
-    """Return a line with signs escaped that are not seen, or turn others round."""
+    """Escape invisible characters, and characters that change the direction of text."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)
 
 
-# What was recorded, in names
+# Recorded changes with names
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One recorded change with the names that it has for people.
+    """A recorded change with its names for people.
 
     Attributes:
-        change: of the row.
-        table: as the model knows it; `None` for tables that it does not use.
+        change: the change of the row.
+        table: the tool table; `None` for unlisted tables.
         pair: the entity and key of the row; `None` if it has no ref.
-        ref: its ref, if it has one by now.
-        label: what people call it.
+        ref: its ref, if it has one.
+        label: its label.
     """
 
     change: RowChange
@@ -307,13 +307,13 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Namer:
-    """Gives recorded changes the names that they have for people.
+    """Adds names for people to recorded changes.
 
     Attributes:
-        tables: what the model may use.
-        conversation: has the refs and labels.
-        dialect: of the database.
-        attributes: the names of the attributes of tables, by the name of the column.
+        tables: the tables that the model may use.
+        conversation: provides refs and labels.
+        dialect: the dialect of the database.
+        attributes: for each table, attribute names by column name.
     """
 
     tables: ToolTables
@@ -324,7 +324,7 @@ class Namer:
     attributes: dict[Table, Mapping[str, str]] = field(default_factory=dict)
 
     def attributes_of(self, table: Table) -> Mapping[str, str]:
-        """Return the names of a table's attributes, by the name of the column."""
+        """Return the attribute names of a table by column name."""
         if table not in self.attributes:
             self.attributes[table] = attributes_of(table)
         return self.attributes[table]
@@ -333,9 +333,9 @@ class Namer:
         """Return changes with their names: at most two round trips, to the registry.
 
         Args:
-            changes: of rows.
-            referred: whether names are also needed of the rows that they refer to; if not, only
-                labels are asked for that are in no column.
+            changes: the changes of rows.
+            referred: whether to name the referenced rows too; if not, only labels that are not in
+                a column are looked up.
         """
         known = [(change, *self._row_of(change)) for change in changes]
         pairs = [pair for _, _, pair in known if pair is not None]
@@ -381,7 +381,7 @@ class Namer:
         return label.of({names[name]: value for name, value in image.items() if name in names})
 
     def _referred(self, change: RowChange, table: ToolTable | None) -> Iterator[EntityKey]:
-        """Yield the rows that a row refers to, before and after."""
+        """Yield the rows that a row refers to, before and after the change."""
         for name, attribute in self.attributes_of(change.table).items():
             column = None if table is None else table.columns.get(attribute)
             for image in (change.before, change.after):
@@ -390,7 +390,7 @@ class Namer:
                     yield from _referred_pairs(column.key, text)
 
     def fields(self, named: Named) -> tuple[dict[str, Any], int]:
-        """Return what a person is shown of a change, and how many columns are not shown."""
+        """Return the fields of a change to show, and the number of hidden columns."""
         change, table, shown, hidden = named.change, named.table, dict[str, Any](), 0
         after = change.after or change.before or {}
         is_link = table is not None and bool(table.ends)
@@ -409,7 +409,7 @@ class Namer:
         return shown, hidden
 
     def shown(self, column: ToolColumn, change: RowChange, name: str, text: str | None) -> Any:
-        """Return a stored value as a person is shown it."""
+        """Format a stored value for a person."""
         if text is None:
             return None
         try:
@@ -450,7 +450,7 @@ class Namer:
         return text
 
     def _row(self, key: KeyColumn, text: Any) -> Any:
-        """Return the name of the row that a stored key names, or those of an array."""
+        """Return the name of the row with a stored key, or the names for an array of keys."""
         if isinstance(text, list):
             return [self._row(key, each) for each in text]
         if text is None:
@@ -464,7 +464,7 @@ class Namer:
 
 
 def attributes_of(table: Table) -> Mapping[str, str]:
-    """Return the names of a table's attributes, by the name of the column."""
+    """Return the attribute names of a table by column name."""
     mapper = sqla.mapper_of_table(table)
     if mapper is None:
         return {column.name: column.key for column in table.columns}
@@ -473,14 +473,14 @@ def attributes_of(table: Table) -> Mapping[str, str]:
 
 
 def _referred_pairs(key: KeyColumn, text: str) -> Iterator[EntityKey]:
-    """Yield the rows that a key column's stored value names: several if it is an array."""
+    """Yield the rows with the stored key of a column: several for an array."""
     for each in items_of(split_array(text)) if key.array else [text]:
         pair = None if each is None else _referred_pair(key, each)
         yield from () if pair is None else (pair,)
 
 
 def _referred_pair(key: KeyColumn, text: str) -> EntityKey | None:
-    """Return the row that a stored key names."""
+    """Return the row with a stored key."""
     if key.alternate is not None:
         return None
     try:
@@ -504,15 +504,15 @@ def make_plan(
     notes: Sequence[str] = (),
     unseen: Iterable[str] = (),
 ) -> Plan:
-    """Return the plan of a call, given its effect.
+    """Make the plan of a call from its effect.
 
     Args:
         tool: the name of the tool.
-        table: which its arguments name.
-        named: what it does to rows.
-        namer: has given the names.
+        table: the table in its arguments.
+        named: its changes of rows, with names.
+        namer: the namer of these changes.
         notes: of the application's hooks.
-        unseen: what may have changed rows that were not recorded.
+        unseen: descriptions of statements that may have changed unrecorded rows.
     """
     asked = _VERBS.get(tool)
     new = _new_refs(named)
@@ -554,18 +554,18 @@ def make_plan(
 
 
 def entity_of(table: ToolTable) -> str:
-    """Return what a person calls one row of a table."""
+    """Return the name of one row of a table, for people."""
     if not table.ends:
         return table.entity
     return f"{' '.join(end.table.entity for end in table.ends)} link"
 
 
 def visible_plan(stored: Any, tables: ToolTables) -> Plan:
-    """Return a stored plan without what is hidden from the model of these tables by now.
+    """Return a stored plan without columns and tables that are now hidden from the model.
 
     Args:
         stored: the plan as JSON values; another toolset may have made it.
-        tables: what a model may use.
+        tables: the tables that a model may use.
     """
     plan = Plan.model_validate(stored)
     known = {entity_of(table): table for table in tables}
@@ -582,7 +582,7 @@ def visible_plan(stored: Any, tables: ToolTables) -> Plan:
 
 
 def _new_refs(named: Sequence[Named]) -> dict[EntityKey, str]:
-    """Return `new_recipe_1` and so on for rows that are created."""
+    """Return `new_recipe_1` and so on for created rows."""
     numbers, refs = Counter[str](), dict[EntityKey, str]()
     for each in named:
         if each.ref is None and each.pair is not None and each.change.action == "created":
@@ -592,7 +592,7 @@ def _new_refs(named: Sequence[Named]) -> dict[EntityKey, str]:
 
 
 def lasting_effects(changes: Iterable[RowChange]) -> Iterator[str]:
-    """Yield what an undo cannot take back, in words."""
+    """Yield descriptions of effects that an undo cannot revert."""
     lost = Counter(
         (change.table.name, name)
         for change in changes
@@ -608,7 +608,7 @@ def lasting_effects(changes: Iterable[RowChange]) -> Iterator[str]:
 
 
 def token_of(changes: Iterable[RowChange]) -> str:
-    """Return a digest of an effect: equal for two executions that do the same to the same rows."""
+    """Return a digest of an effect, equal for executions that make the same changes."""
     changes = sorted(changes, key=lambda change: json.dumps(_said(change, {})))
     numbers: Counter[Table] = Counter()
     keys: dict[tuple[Table, str, str | None], str] = {}
@@ -622,7 +622,7 @@ def token_of(changes: Iterable[RowChange]) -> str:
 
 
 def _said(change: RowChange, keys: Mapping[tuple[Table, str, str | None], str]) -> list[Any]:
-    """Return what a digest says of a change: what is the same if it is done again."""
+    """Return the parts of a change that are the same in each execution."""
     table, fixed = change.table, {*change.changed} if change.action == "updated" else None
     targets = {
         element.parent.name: (element.column.table, element.column.name)
@@ -648,7 +648,7 @@ def _said(change: RowChange, keys: Mapping[tuple[Table, str, str | None], str]) 
 
 
 def _is_computed(column: Column[Any]) -> bool:
-    """Return whether a new row may get another value each time."""
+    """Return whether a new row may get another value in each execution."""
     if column.foreign_keys:
         return False
     given = column.default is not None and not column.default.is_scalar
@@ -665,6 +665,6 @@ def _is_now(column: Column[Any], text: str | None) -> bool:
         return False
     if value.tzinfo is not None:
         return abs(datetime.now(UTC) - value).total_seconds() < _MOMENT
-    # a column without time zone may have the local time
+    # a column without time zone may contain local time
     times = (datetime.now(UTC).replace(tzinfo=None), datetime.now())  # noqa: DTZ005
     return any(abs(now - value).total_seconds() < _MOMENT for now in times)

@@ -1,4 +1,4 @@
-"""Preconditions of a write: `expect`, labels, new rows that contradict themselves.
+"""Preconditions of a write: `expect`, labels, contradictions in new rows.
 
 A ref is short, and one wrong digit may make it the ref of another row. So a write repeats the
 labels of the rows that it names, in `expect` and in its data next to refs, as rows show them:
@@ -8,16 +8,17 @@ labels of the rows that it names, in `expect` and in its data next to refs, as r
     {"table": "lines", "filters": [recipe_id = recipe_7], "expect": {"recipe_7": "Soup"}, ...}
 
 `check_expectations` verifies these against the database and returns the arguments without them. A
-row that is named without a label is refused, with its label, unless the toolset was made with
-`expect="optional"`. Rows without labels need none. If another row that the conversation knows has
-the same label, the model must give values by column that distinguish the two. No values, or the
-ref itself, are not a statement.
+ref without a label is refused, and the error shows the label, unless the toolset was made with
+`expect="optional"`. Rows without labels are exempt. If another row that the conversation knows has
+the same label, the model must give values by column that distinguish the two. Empty values, or the
+ref itself, do not count.
 
-A write whose filters can match rows that no ref names states their number, whatever the toolset:
+A write with filters that can match rows without naming them must state their number, in every
+toolset:
 
     {"table": "recipes", "filters": [servings < 2], "expect": {"count": 3}, ...}
 
-`Reach` compares it with the rows that were locked for the write.
+`Reach` compares it with the number of rows locked for the write.
 
 >>> only = {"field": "id", "op": "=", "value": "recipe_1"}
 >>> given = {"table": "recipes", "filters": [only], "data": {"servings": 4}, "expect": "Toast"}
@@ -26,11 +27,11 @@ A write whose filters can match rows that no ref names states their number, what
 again and call with what it has now"
 
 `differences` compares the values of `expect` with a row that was read for the change. Values are
-compared as the column stores them: a timestamp is the same in every zone.
+compared as the column stores them, so equal timestamps in different zones are equal.
 
-`check_new_rows` compares what new rows say of each other with their instances before the flush.
-The ORM would keep the last of two contradicting values without an error: one row cannot have two
-parents by one foreign key, and a keyed collection has room for one row of a key.
+`check_new_rows` compares the arguments for new rows with the related instances before the flush.
+The ORM would keep the last of two contradicting values without an error: a row cannot have two
+parents by one foreign key, and a keyed collection holds one row per key.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ Expected = str | Sequence[Any] | Mapping[str, Any] | None
 
 
 def expected_names(table: ToolTable, expect: Expected) -> list[str]:
-    """Return the attributes of the expected columns and of the label.
+    """Return the attributes of the expected columns and the label.
 
     Raises:
         ToolError: the model may not use a column.
@@ -98,10 +99,10 @@ COUNT = "count"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The number of rows that a write states it reaches.
+    """The number of rows that a write expects to reach.
 
     Attributes:
-        table: of the rows.
+        table: the table of the rows.
         count: the number; `None` if it is not stated.
         is_required: whether it must be stated.
     """
@@ -111,10 +112,10 @@ class Reach:
     is_required: bool
 
     def check(self, actual: int) -> None:
-        """Compare the number with that of the rows that were locked for the write.
+        """Compare the number with the number of rows locked for the write.
 
         Raises:
-            ToolError: it is another, or is not stated for rows that no ref names.
+            ToolError: the numbers differ, or none is stated for rows that no ref names.
         """
         if self.count is None and self.is_required and actual:
             raise unconfirmed_count(self.table.name, actual)
@@ -125,13 +126,13 @@ class Reach:
 def split_reach(
     write: DbUpdate | DbDelete, table: ToolTable, mode: ExpectMode = "required"
 ) -> tuple[Reach, Expected]:
-    """Split `expect` of a write into the number of rows, and what is expected of each row.
+    """Split `expect` of a write into the number of rows and the expectations for each row.
 
-    In a write that names rows, a column called `count` is meant. A write that names none must
-    state the number if `mode` is `"required"`.
+    In a write that names rows, `count` means a column of that name. A write that does not name
+    rows must state the number if `mode` is `"required"`.
 
     Raises:
-        ToolError: it is not a number of rows.
+        ToolError: `count` is not a number of rows.
     """
     expect, by_criteria = write.expect, not names_rows(write.filters, table)
     is_required = by_criteria and mode == "required"
@@ -157,7 +158,7 @@ def differences(
     expect: Expected,
     value_in: Callable[[Any, str], Any],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the differences between a row and what is expected: column, expected, actual, as JSON.
+    """Yield the differences between a row and `expect`: column, expected, actual, as JSON.
 
     Args:
         table: of the row.
@@ -166,7 +167,7 @@ def differences(
         value_in: returns the value of an attribute of the row.
 
     Raises:
-        ToolError: the rows have no such column or label.
+        ToolError: the rows do not have the column or a label.
     """
     if isinstance(expect, Mapping):
 
@@ -181,7 +182,7 @@ def differences(
             )
         loaded = sqla.state_of(instance).dict
         label = table.keys.label
-        # as in label fields, in columns, and in errors
+        # in the form of label fields, columns, or errors
         if expect not in (label.of_unredacted(loaded), label.read(loaded), label.of(loaded)):
             yield "label", expect, label.of_unredacted(loaded)
 
@@ -201,7 +202,7 @@ def differing_values(
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Return whether values are equal in Python; arrays of NumPy compare element by element."""
+    """Return whether values are equal; NumPy arrays compare element by element."""
     try:
         return bool(one == other)
     except ValueError:
@@ -209,7 +210,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 
 def item_mismatch(item: Item, expect: Any) -> str | None:
-    """Return what an item of a list is instead of what is expected; see `mismatch_of`."""
+    """Describe an item of a list that differs from its expectation; see `mismatch_of`."""
     if isinstance(item.value, Document):
         item = replace(item, value=Document(as_shown(item.value.value)))
     return mismatch_of(item, as_shown(expect))
@@ -225,15 +226,15 @@ RowValues = Mapping[int, Mapping[str, Sequence[Any]]]
 def check_new_rows(
     builder: Builder, rows: Iterable[tuple[str, NewRow]], row_values: RowValues
 ) -> None:
-    """Check that what new rows say is what will be saved.
+    """Check that the ORM will save new rows as the arguments describe them.
 
     Args:
-        builder: has made and related their instances.
+        builder: the builder of their related instances.
         rows: the new rows, each with its name in errors.
-        row_values: the values that a model or a draft gives, before hooks.
+        row_values: the values from a model or a draft, before hooks.
 
     Raises:
-        ToolError: two values contradict each other, or one will not be saved.
+        ToolError: two values contradict each other, or a value will not be saved.
     """
     places = {
         id(builder.made_of(record)): place
@@ -263,8 +264,8 @@ def row_values_of(
 
     Args:
         rows: the new rows.
-        entities: know which columns have refs.
-        keys: by ref and required entity.
+        entities: the entities, which know the columns with refs.
+        keys: the keys, by ref and required entity.
     """
     every = [each for row in rows for each in (row, *row.inside())]
     return {
@@ -282,7 +283,7 @@ def _columns(
 
 
 def _nested_places(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
-    """Yield a new row and those nested in it, with their paths."""
+    """Yield a new row and its nested rows, with their paths."""
     yield place, record
     relationships = inspect(record.model).mapper.relationships
     for name, others in record.related.items():
@@ -293,7 +294,7 @@ def _nested_places(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
 
 
 def _check_class(link: Link, places: Mapping[int, str]) -> None:
-    """Check that related rows are of the relationship's class, not of a sibling class."""
+    """Check that related rows have the relationship's class, not a sibling class."""
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if not isinstance(link.other, relationship.mapper.class_):
         raise invalid_content(
@@ -303,7 +304,7 @@ def _check_class(link: Link, places: Mapping[int, str]) -> None:
 
 
 def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
-    """Check that no relationship has one row twice."""
+    """Check that no relationship contains the same row twice."""
     known = set[tuple[int, str, int]]()
     for link in links:
         pair = id(link.instance), link.name, id(link.other)
@@ -316,7 +317,7 @@ def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
 
 
 def _check_columns(builder: Builder, places: Mapping[int, str], row_values: RowValues) -> None:
-    """Check that foreign key columns agree with the relationships, which are saved."""
+    """Check that foreign key columns agree with the relationships, which the ORM saves."""
     records = {id(instance): record for record, instance in builder.made}
     for link in builder.links:
         columns = row_values.get(id(records[id(link.instance)]), {})
@@ -367,7 +368,7 @@ def _new_children(link: Link) -> Sequence[Any]:
 
 
 def _replaced_row_error(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> ToolError:
-    """Return the error for a row that another one has replaced in a collection or reference."""
+    """Return the error for a row that was replaced in a collection or reference."""
     collection = sqla.state_of(link.instance).dict.get(link.name)
     same = getattr(collection, "keyfunc", None)
     holder = None if same is None or collection is None else collection.get(same(link.other))
@@ -397,14 +398,14 @@ _Rows = TypeVar("_Rows", bound=NewRows)
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A row that a write names, and what the model expects it to be.
+    """A named row of a write, and its expected label or values.
 
     Attributes:
-        ref: of the row.
+        ref: the ref of the row.
         table: of the row.
-        field: where the model states the expectation.
+        field: the field that contains the expectation.
         value: the label, or values by column; `None` if nothing is stated.
-        is_of_locked_row: whether the verb compares the value itself, once it has locked the row.
+        is_of_locked_row: whether the verb compares the value after it has locked the row.
     """
 
     ref: str
@@ -415,12 +416,12 @@ class Expectation:
 
     @property
     def is_statement(self) -> bool:
-        """Whether the value can tell the row from others."""
+        """Whether the value distinguishes the row from others."""
         return _is_statement(self.table, self.value)
 
 
 def _is_statement(table: ToolTable, value: Any) -> bool:
-    """Return whether a value can tell a row from others: the row's own ref cannot."""
+    """Return whether a value distinguishes a row from others; the row's own ref does not."""
     if isinstance(value, Mapping):
         own = {column.name for column in table.columns.values() if column.own}
         return not value.keys() <= own
@@ -441,7 +442,7 @@ def check_expectations(call: Call, arguments: Arguments) -> Arguments:
 
 
 def verify_expectations(call: Call, expectations: Sequence[Expectation]) -> None:
-    """Check that rows are what a model expects, and that it says so where it must.
+    """Verify expectations, and check that required expectations are not missing.
 
     Raises:
         BadRefError: a ref does not name a row.
@@ -480,10 +481,10 @@ def _check_expectation(
             raise unexpected_row(expectation.ref, "label", label, value)
         return
     if parse_draft_ref(expectation.ref):
-        if isinstance(value, str):  # it may be saved by now, with another label as a row
+        if isinstance(value, str):  # a draft may be saved by now, with another label as a row
             return
         raise invalid_value(expectation.field, "the label of a draft")
-    # the verbs refuse rows that the session does not see
+    # the verbs refuse rows that the session cannot see
     rows = _rows_named(call, expectation)
     if call.visibility.hidden_among(expectation.table, rows):
         return
@@ -493,7 +494,7 @@ def _check_expectation(
 
 
 def _rows_named(call: Call, expectation: Expectation) -> Sequence[Any]:
-    """Return the row that a ref names, or nothing."""
+    """Return a list with the row that a ref names, or an empty list."""
     table, expect = expectation.table, expectation.value
     columns = [*map(table.column, expect)] if isinstance(expect, Mapping) else []
     shape = Shape(table, columns)
@@ -505,7 +506,7 @@ def _rows_named(call: Call, expectation: Expectation) -> Sequence[Any]:
 
 
 def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:
-    """Check that no other row that the conversation knows has the label of one."""
+    """Check that no other row known to the conversation has the same label."""
     rows = {
         each: (each.table.entity, label)
         for each, text in labels.items()
@@ -519,7 +520,7 @@ def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:
 
 
 def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
-    """Return the labels of rows and pending drafts, by ref, if the session sees them."""
+    """Return the labels of visible rows and pending drafts, by ref."""
     by_table: dict[ToolTable, list[str]] = {}
     for each in expectations:
         by_table.setdefault(each.table, []).append(each.ref)
@@ -528,7 +529,7 @@ def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
     for table, refs in by_table.items():
         drafts = call.pending_drafts(refs, table.entity)
         labels |= {ref: draft.label for ref, draft in drafts.items() if draft.label is not None}
-        # a saved draft may have another label as a row, and a call may be repeated
+        # the row of a saved draft may have another label, and a call may be repeated
         rows = [ref for ref in refs if parse_draft_ref(ref) is None]
         keys = call.resolve((ref, table.entity) for ref in rows)
         if table.keys.label is not None:
@@ -537,7 +538,7 @@ def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
 
 
 def _matches_label(label: str, value: str, call: Call) -> bool:
-    """Return whether a text is a label: as stored, without keys, or as rows show it."""
+    """Return whether a text equals a label: as stored, without keys, or as shown in rows."""
     spellings = (
         label,
         clean_label(label),
@@ -549,7 +550,7 @@ def _matches_label(label: str, value: str, call: Call) -> bool:
 def _split_expectations(
     expect: Any, table: ToolTable, refs: Collection[str]
 ) -> tuple[Mapping[str, Any], Any]:
-    """Split `expect` into expectations by ref, and the others."""
+    """Split `expect` into expectations by ref and all others."""
     if not isinstance(expect, Mapping):
         return {}, expect
     by_ref = {name: value for name, value in expect.items() if name in refs}
@@ -565,13 +566,13 @@ def expectations_of(
     """Return the expectations of rows: none, the same for all, or one for each.
 
     Args:
-        table: of the rows.
-        refs: of the rows; values that are no text are refused when values are checked.
+        table: the table of the rows.
+        refs: the refs of the rows; values that are not text are refused later.
         expect: labels or values by column, or a list of them.
-        field: where they are stated.
+        field: the field that contains them.
 
     Raises:
-        ToolError: they are of another form, or not as many as refs.
+        ToolError: `expect` has another form, or not one element per ref.
     """
     values = expect if isinstance(expect, list) else [expect] * len(refs)
     is_valid = all(each is None or isinstance(each, str | dict) for each in values)
@@ -585,7 +586,7 @@ def expectations_of(
 
 
 def _check_names(table: ToolTable, update: DbUpdate) -> None:
-    """Check that data of rows has no relationships; those of drafts may be changed.
+    """Check that data of rows contains no relationships, which only drafts may have.
 
     Raises:
         ToolError: it has one.
@@ -607,7 +608,7 @@ class _ExpectationReader:
     def __init__(self, tables: ToolTables, expectations: list[Expectation]) -> None:
         self._tables = tables
         self._expectations = expectations
-        self._drafts: Collection[str] | None = None  # that data may name; `None` for all
+        self._drafts: Collection[str] | None = None  # drafts that data may name; `None` for all
 
     def without_labels(self, arguments: Arguments) -> Arguments:
         """Return arguments without labels."""
@@ -615,7 +616,7 @@ class _ExpectationReader:
             case DbUpdate() | DbDelete():
                 named = row_refs(arguments.filters, self._tables.by_name(arguments.table))
                 self._drafts = None if any(map(parse_draft_ref, named)) else ()
-                # what may not be written is refused first: no label would help
+                # read-only columns are refused first, as no label would help
                 verb: Verb = "update" if isinstance(arguments, DbUpdate) else "delete"
                 return self._write(self._tables.by_name(arguments.table, verb), arguments)
             case DbCreate():
@@ -641,7 +642,7 @@ class _ExpectationReader:
         return write.model_copy(update=update)
 
     def _selected(self, table: ToolTable, write: DbUpdate | DbDelete) -> Any:
-        """Collect expectations of the rows that filters name; return those by column."""
+        """Collect the expectations for rows that filters name, and return the others."""
         selected = row_refs(write.filters, table)
         others = {
             ref: entity for ref, entity in refs_in(write.filters, table) if ref not in selected
@@ -661,7 +662,7 @@ class _ExpectationReader:
         return expect if reach.count is None else {**(expect or {}), COUNT: reach.count}
 
     def _edit_list(self, table: ToolTable, arguments: DbEditList) -> DbEditList:
-        # a token belongs to one row's list, so it identifies the row
+        # a token belongs to the list of one row, so it identifies the row
         if arguments.edits and not arguments.preview and arguments.token is None:
             self._add(table, [arguments.row], arguments.expect)
         listed, edits = list_by_name(table, arguments.name), []
@@ -714,6 +715,6 @@ class _ExpectationReader:
             self._add(target, refs, row.pop(field, None), field)
 
     def _may_be_named(self, ref: Any) -> bool:
-        """Return whether data may name a row; a draft that it may not name is refused later."""
+        """Return whether data may name a ref; forbidden drafts are refused later."""
         is_row = not isinstance(ref, str) or parse_draft_ref(ref) is None
         return is_row or self._drafts is None or ref in self._drafts

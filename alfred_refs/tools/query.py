@@ -2,9 +2,9 @@
 
 - `order_of` returns the ORDER BY of a read: the columns that the model names, then the primary
   key, so that the order is total. Rows without a value come last in either direction.
-- A `Cursor` is where a read stopped: a text that the model gives back. It holds the values of the
-  last row and its ref, never a key, and a digest of the question: it cannot be used with another
-  one. It is not secret and is checked like any other argument.
+- A `Cursor` is the place where a read stopped, as text that the model passes back. It contains the
+  values of the last row and its ref, never a key, and a digest of the read, so that it cannot be
+  used with another read. It is not secret and is validated like any other argument.
 - `totals_of` reads functions from `columns`; columns next to totals are groups.
   `TotalsReader` runs the statement:
 
@@ -16,12 +16,12 @@
 >>> [group.name for group in totals.groups], [total.function for total in totals.totals]
 (['recipe_id'], ['count', 'max'])
 
-Totals have the conditions that rows are read with, hooks' conditions included. Null is as in SQL:
-it is a group of its own, and a missing value is in no total.
+Totals have the same conditions as rows, including those from hooks. Null is handled as in SQL:
+null is a group of its own, and aggregates ignore it.
 
-Limits: keys cannot be added up or ordered by; they are names. A cursor needs the last row if one
-of its values cannot be repeated exactly (a long text, an infinite date); it is invalid once that
-row has changed or is deleted.
+Limits: keys cannot be added up or ordered by. If a value of the last row cannot be repeated
+exactly (a long text, an infinite date), the cursor looks the row up; it is invalid once that row
+has changed or is deleted.
 """
 
 from __future__ import annotations
@@ -99,16 +99,16 @@ _MAX_VALUE_LENGTH = 200  # characters of one value: a model repeats the cursor l
 
 
 class Cursor(BaseModel):
-    """Where a read stopped. The field names are part of the cursor's text.
+    """The place where a read stopped. The field names are part of the cursor's text.
 
     Attributes:
-        question: a digest of the arguments.
-        after: the last row's values in the columns of the order, as JSON; `None` if one is not
-            `is_portable`: the row is looked up then.
+        question: a digest of the arguments of the read.
+        after: the last row's values in the columns of the order, as JSON; `None` if a value is not
+            `is_portable`; the row is looked up then.
         seen: a digest of these values, if the row is looked up.
         ref: the last row's ref.
-        ends: of a row of an association table, the values by which it is identified.
-        shown: how many rows were shown, if a hook gave the order.
+        ends: for a row of an association table, the values that identify it.
+        shown: the number of rows shown, if a hook returned the order.
         draft: the number of the last draft, if no row was shown yet.
     """
 
@@ -129,11 +129,11 @@ class Cursor(BaseModel):
 
 
 def is_portable(values: Values, value: Any) -> bool:
-    """Return whether a cursor can hold a value and give it back exactly.
+    """Return whether a cursor can store a value exactly.
 
-    It must be short and without a key. Dates at the ends of the calendar are not portable: some
-    drivers return them for infinity, they are out of range in another time zone, and psycopg
-    cannot load an infinite interval.
+    The value must be short and must not contain a key. Dates at the ends of the calendar are not
+    portable: some drivers return them for infinity, they are out of range in another time zone,
+    and psycopg cannot load an infinite interval.
     """
     json_value = values.show(value)
     if isinstance(json_value, str) and len(json_value) > _MAX_VALUE_LENGTH:
@@ -152,7 +152,7 @@ def is_portable(values: Values, value: Any) -> bool:
 
 
 def question_of(read: DbRead) -> str:
-    """Return a digest of the arguments, without those that only limit what is shown."""
+    """Return a digest of the arguments, without those that only limit the answer."""
     display_only = {"cursor", "limit", "columns"} | (set() if read.drafts else {"drafts"})
     return _digest_of(read.model_dump(exclude=display_only, mode="json"))
 
@@ -166,7 +166,7 @@ def cursor_of(read: DbRead) -> Cursor | None:
     """Return the cursor that a read continues from.
 
     Raises:
-        ToolError: it is invalid, or belongs to another question.
+        ToolError: it is invalid, or belongs to another read.
     """
     if read.cursor is None:
         return None
@@ -207,10 +207,10 @@ class Order:
         return [*given, *(_with_direction(each, descending=self.descending) for each in own)]
 
     def beyond(self, cursor: Cursor, key: Key) -> Condition:
-        """Return the condition for rows after the one where a read stopped.
+        """Return the condition that continues a read after its cursor.
 
         Raises:
-            ToolError: the cursor lacks what this order needs.
+            ToolError: the cursor lacks values of this order.
         """
         parts = self.table.key_parts(key)
         if not parts:
@@ -239,7 +239,7 @@ class Order:
         return [each for each in self.columns if is_text_needed(getattr(model, each.name).type)]
 
     def place(self, key: Key) -> Select[Any]:
-        """Return the SELECT of the row where a read stopped, with its values in the order."""
+        """Return the SELECT of the row at a cursor, with the values of its order columns."""
         model = self.table.model
         columns = (getattr(model, column.name) for column in self.columns)
         is_row = self._is_row(model, self.table.key_parts(key))
@@ -295,7 +295,7 @@ def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class GivenOrder:
-    """The order of the keys or refs that a hook gave; the database sorts and limits."""
+    """The order of keys or refs from a hook; the database sorts and limits."""
 
     table: ToolTable
     keys: Sequence[Any]
@@ -318,7 +318,7 @@ def directions_of(read: DbRead) -> list[tuple[str, bool]]:
 
 
 def order_of(read: Reading, table: ToolTable) -> Order:
-    """Return the order that a model asks for.
+    """Return the order of a read.
 
     Columns after the row's own ref are ignored: refs are unique.
     """
@@ -351,7 +351,7 @@ _KNOWN_TOTALS = "use 'count(*)', or 'sum', 'avg', 'min' or 'max' of a column"
 # how drivers load a year and a month of an interval
 _DAYS = {"year": 365, "month": 30}
 
-# families of values that can be grouped by
+# value families that can be grouped by
 _GROUPED = ("ref", "text", "number", "boolean", "time", "choice", "uuid")
 
 
@@ -360,7 +360,7 @@ class Total:
     """One aggregate of the rows of a group.
 
     Attributes:
-        name: in the answer: `"sum(price)"`.
+        name: its name in the answer, such as `"sum(price)"`.
         function: its name in SQL.
         column: its argument; `None` for `count(*)`.
     """
@@ -370,7 +370,7 @@ class Total:
     column: ToolColumn | None
 
     def expression(self, model: type[Any]) -> ColumnElement[Any]:
-        """Return the SQL expression, as exact as the database computes it."""
+        """Return the SQL expression, without loss of precision."""
         if self.column is None:
             return func.count()
         attribute = summable(getattr(model, self.column.name))
@@ -378,7 +378,7 @@ class Total:
         if self.function in _ORDERED or is_interval(attribute.type):
             return type_coerce(function(attribute), attribute.type)
         if isinstance(stored_type(attribute.type), Float):
-            # a REAL would be added up in single precision
+            # REAL values would be added up in single precision
             return cast(function(cast(attribute, Double())), Double())
         return cast(function(attribute), Numeric())
 
@@ -394,11 +394,11 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The aggregates that a read asks for.
+    """The aggregates of a read.
 
     Attributes:
         table: the table.
-        groups: the columns that it is grouped by; empty if all rows are one group.
+        groups: the columns to group by; empty if all rows are one group.
         totals: the aggregates of each group, at least one.
     """
 
@@ -412,7 +412,7 @@ class Totals:
         groups = [summable(getattr(model, column.name)) for column in self.groups]
         asked = [total.expression(model) for total in self.totals]
         statement = select(*groups, *asked, func.count()).select_from(model).where(*conditions)
-        # by position: PostgreSQL does not recognize expressions with equal parameters
+        # by position, because PostgreSQL treats expressions with equal parameters as different
         places = [_column_number(n) for n in range(1, len(groups) + 1)]
         return statement.group_by(*places).order_by(*self._order(read), *places)
 
@@ -434,7 +434,7 @@ class Totals:
             yield (place.desc() if descending else place.asc()).nulls_last()
 
     def check(self, read: DbRead) -> None:
-        """Check that the read has no arguments that apply only to rows."""
+        """Refuse arguments that apply only to reads of rows."""
         if read.drafts:
             raise invalid_arguments(
                 "drafts are not counted", "drafts", "leave it out, or read them"
@@ -448,10 +448,10 @@ class Totals:
 
 
 def totals_of(read: DbRead, table: ToolTable) -> Totals | None:
-    """Return the aggregates that a read asks for; `None` if it asks for rows.
+    """Return the aggregates of a read; `None` for a read of rows.
 
     Raises:
-        ToolError: there is no such aggregate, or a column cannot be grouped by.
+        ToolError: an aggregate is unknown, or a column cannot be grouped by.
     """
     names = dict.fromkeys(read.columns or ())
     calls = {name: call for name in names if (call := _parse_total(name, table)) is not None}
@@ -468,9 +468,10 @@ def totals_of(read: DbRead, table: ToolTable) -> Totals | None:
 
 
 def summable(attribute: Any) -> Any:
-    """Return an expression that adds up as drivers load the values.
+    """Return an expression whose sum equals the sum of the values that drivers load.
 
-    Drivers load a year of an interval as 365 days and a month as 30, so intervals get days only.
+    Drivers load a year of an interval as 365 days and a month as 30, so intervals are converted to
+    days.
     """
     if not is_interval(attribute.type):
         return attribute
@@ -502,7 +503,7 @@ def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:
     """Return one aggregate.
 
     Raises:
-        ToolError: there is no such function, or it does not apply to the column.
+        ToolError: the function is unknown, or does not apply to the column.
     """
     if function == _COUNT and argument in ("*", ""):
         return Total("count(*)", function, None)
@@ -523,7 +524,7 @@ def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:
 
 
 def _unfit_reason(function: str, column: ToolColumn, table: ToolTable) -> str | None:
-    """Return why a function does not apply to a column; `None` if it does."""
+    """Return the reason why a function does not apply to a column; `None` if it does."""
     if column.key is not None:
         return "refs, which are names"
     type_, family = getattr(table.model, column.name).type, column.values.family
@@ -543,7 +544,7 @@ def _group(name: str, table: ToolTable) -> ToolColumn:
     """Return a column to group by.
 
     Raises:
-        ToolError: there is none of that name, or it cannot be grouped by.
+        ToolError: the column does not exist, or cannot be grouped by.
     """
     if name == table.ref_field:
         raise invalid_total(
@@ -595,9 +596,9 @@ class TotalsReader:
         """Return the answer to a read of totals.
 
         Args:
-            reading: as hooks have left it.
+            reading: the reading, after hooks.
             totals: the aggregates.
-            keys: of the refs in the filters.
+            keys: the keys of the refs in the filters.
         """
         most, asked = self._call.setting.limits.rows, reading.arguments.limit
         limit = most if asked is None else min(asked, most)
@@ -622,7 +623,7 @@ class TotalsReader:
     def _read_groups(
         self, reading: Reading, totals: Totals, keys: Keys, limit: int
     ) -> list[Sequence[Any]]:
-        """Return groups with their numbers of rows; one more than the limit, if there are more."""
+        """Return groups with their numbers of rows: at most one more than the limit."""
         if reading.empty or (reading.keys is not None and not reading.keys):
             nothing = [0 if each.column is None else None for each in totals.totals]
             return [] if totals.groups else [[*nothing, 0]]
@@ -635,7 +636,7 @@ class TotalsReader:
         return self._call.read_values(statement, totals.table.model, options)
 
     def _foreign(self, rows: Sequence[Row], shape: Shape) -> Iterator[ForeignRef]:
-        """Yield the refs in groups whose labels can be read; their keys are cached."""
+        """Yield the refs in groups that can have labels; their keys are cached."""
         tables = self._call.setting.tables
         refs = [
             ForeignRef(row, column.name, target)

@@ -11,22 +11,19 @@
 
 1. The refs in the filters are resolved: at most one round trip for rows that this process has not
    cached, one for drafts.
-2. Hooks (`before_read`) may change the question; it is checked again if they replace it.
-3. Totals are answered by `query.TotalsReader`; the rest is about rows.
-4. Drafts that the filters name come first, by their numbers.
-5. One statement reads the rows, and one row more than is shown, to know whether there are more. It
-   uses keys and no refs.
-6. Related rows are loaded, rows become JSON (`answers`), hooks see them (`after_read`), and labels
-   are read.
+2. Hooks (`before_read`) may change the arguments, which are validated again if they are replaced.
+3. `query.TotalsReader` reads totals; the following steps read rows. 4. Drafts that the filters
+name come first, in the order of their numbers. 5. One statement, with keys in place of refs, reads
+the rows, and one row more than is shown, to know whether more exist. 6. Related rows are loaded,
+rows become JSON (`answers`), hooks see them (`after_read`), and labels are read.
 
-If a row is named and not found, `faults.check_existence` finds out why: deleted, or not visible
-to the session.
+If a named row is not found, `faults.check_existence` finds out whether it was deleted or is not
+visible to the session.
 
-`RowReader` reads rows again that a model was shown before, for prompts (`Toolset.reread`). It uses
-the same steps 2, 5 and 6, for the fields that were shown of each row; a row that is not found is
-no error there.
+`RowReader` rereads rows for prompts (`Toolset.reread`). It uses the same steps 2, 5 and 6, for the
+fields of each row that were shown before; a missing row is not an error there.
 
-Limits: a search by meaning (`_semantic`) needs a hook that answers it. The number of rows and
+Limits: semantic search (`_semantic`) needs a hook that implements it. The number of rows and
 characters is limited by `Limits`; the cursor continues after the last row shown.
 """
 
@@ -98,8 +95,8 @@ class CurrentRow:
 
     Attributes:
         ref: its ref.
-        label: what people call it; `None` if it has no label.
-        data: its values by name of column, with what hooks have added.
+        label: its label; `None` if it has none.
+        data: its values by column name, including values that hooks have added.
         related: the rows of its relationships: a list, one, or none.
     """
 
@@ -111,13 +108,13 @@ class CurrentRow:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRows:
-    """Rows that were used before, as they are now.
+    """The current values of rows that were used before.
 
     Attributes:
-        rows: by ref.
-        deleted: the refs of rows that do not exist any more. Rows that are in neither are hidden
-            from the session: by the owner, the database, or a hook.
-        cut: where something was left out, as in an answer.
+        rows: the rows by ref.
+        deleted: the refs of deleted rows. Rows in neither are hidden from the session: by the
+            owner, the database, or a hook.
+        cut: the paths of cut values, as in an answer.
     """
 
     rows: Mapping[str, CurrentRow]
@@ -128,22 +125,22 @@ class CurrentRows:
 Fields = Sequence[str] | None
 """Names of columns and relationships; `None` for the columns that are shown by default."""
 
-_MAX_LEVELS = 3  # of related rows inside each other
+_MAX_LEVELS = 3  # levels of nested rows
 
-_PATH = re.compile(r"(\w+)\.(\w+)")  # the beginning of a path to what was cut
+_PATH = re.compile(r"(\w+)\.(\w+)")  # the beginning of the path of a cut value
 
 
 class RowReader:
-    """Reads rows again that a model was shown before: one statement a table, and for labels.
+    """Rereads rows for a prompt: one statement per table, plus statements for labels.
 
-    Hooks, limits, hidden columns and refs are those of `db_read`. A table whose hook refuses the
+    Hooks, limits, hidden columns and refs work as in `db_read`. A table whose hook refuses the
     read is skipped.
 
     Args:
-        call: in whose session rows are read.
+        call: the call; its session reads the rows.
         wanted: the fields of each row, by ref.
-        nested: the fields that were shown of rows inside of others, by ref; of rows that are not
-            listed, or have no fields, all are shown that others of their entity have.
+        nested: the fields of nested rows to show, by ref; rows that are not listed, or have no
+            fields, show all fields in `nested` for their entity.
     """
 
     def __init__(
@@ -153,11 +150,11 @@ class RowReader:
         self._tables = call.setting.tables
         self._wanted = wanted
         self._nested = nested
-        self._nested_columns: dict[str, set[str]] = {}  # of all rows of an entity
+        self._nested_columns: dict[str, set[str]] = {}  # by entity: of all its rows
         for ref, fields in nested.items():
             self._nested_columns.setdefault(_entity(ref), set()).update(fields or ())
         self._room = call.room()
-        self._included: dict[ToolTable, Sequence[str]] = {}  # by hooks
+        self._included: dict[ToolTable, Sequence[str]] = {}  # added by hooks
         self._labels: dict[str, str | None] = {}
 
     def read(self) -> CurrentRows:
@@ -175,7 +172,7 @@ class RowReader:
             for table, of_table in by_table.items():
                 try:
                     rows, left_out = self._read_table(table, of_table)
-                except ToolError:  # a hook has refused the read
+                except ToolError:  # a hook refused the read
                     continue
                 for row in rows:
                     ref = row.get(table.ref_field)
@@ -201,7 +198,7 @@ class RowReader:
     def _tables_of(self, ref: str, key: Key) -> Sequence[ToolTable]:
         """Return the tables that a row may be in: classes and subclasses share an entity.
 
-        The table that has most of its fields is the first.
+        The table with most of its fields comes first.
         """
         entity, fields = _entity(ref), {*(self._wanted[ref] or ())}
         tables = [t for t in self._tables if t.entity == entity and t.key_parts(key)]
@@ -210,7 +207,7 @@ class RowReader:
     def _read_table(
         self, table: ToolTable, keys: Mapping[str, Key]
     ) -> tuple[list[Row], list[str]]:
-        """Return rows with the fields of all of them, and what was left out."""
+        """Return rows, each with the fields of all of them, and the paths of cut values."""
         refs = list(keys)
         arguments = DbRead(
             table=table.name,
@@ -225,7 +222,7 @@ class RowReader:
             if label is None:
                 continue
             text = label.of_unredacted(sqla.state_of(instance).dict)
-            if self._call.visibility.hooks.may_mask(shape.table):  # what hooks have left of it
+            if self._call.visibility.hooks.may_mask(shape.table):  # its values after hooks
                 left = row.get(label.attribute or "")
                 text = left if isinstance(left, str) else None
             self._labels[str(row.get(shape.table.ref_field))] = text
@@ -263,7 +260,7 @@ class RowReader:
     def _current(
         self, row: Row, table: ToolTable, fields: Fields, included: Sequence[str] = ()
     ) -> CurrentRow:
-        """Return a row with its own fields; those that others of its table have are left out."""
+        """Return a row with its own fields, without fields of other rows of its table."""
         own = {*(_defaults(table) if fields is None else fields), *included, table.ref_field}
         others = {*table.columns, *table.includable} - own
         others |= {f"_{name}_label" for name in others}
@@ -273,7 +270,7 @@ class RowReader:
             target = table.targets.get(name) if name in table.includable else None
             if name in others:
                 continue
-            if target is None or not _are_rows(value, target):  # a hook may have replaced them
+            if target is None or not _are_rows(value, target):  # a hook may have replaced the rows
                 data[name] = value
             elif isinstance(value, list):
                 related[name] = [self._nested_row(each, target) for each in value]
@@ -286,7 +283,7 @@ class RowReader:
         return self._current(row, table, self._nested.get(row[table.ref_field]) or [*row])
 
     def _is_shown(self, cut: str) -> bool:
-        """Return whether a row's own fields include what was cut."""
+        """Return whether a cut value belongs to one of a row's own fields."""
         path = _PATH.match(cut)
         fields = None if path is None else self._wanted.get(path[1])
         return path is None or fields is None or path[2] in fields
@@ -298,7 +295,7 @@ def _entity(ref: str) -> str:
 
 
 def _are_rows(value: Any, table: ToolTable) -> bool:
-    """Return whether a value is none, one or several rows of a table, each with its ref."""
+    """Return whether a value is null, one row or several rows of a table, each with its ref."""
     rows = value if isinstance(value, list) else [] if value is None else [value]
     return all(isinstance(each, dict) and table.ref_field in each for each in rows)
 
@@ -337,11 +334,11 @@ class Reader:
     def reread(
         self, arguments: DbRead, keys: Mapping[str, Key], room: Room
     ) -> tuple[Reading, list[Row], Rendering]:
-        """Read rows for a prompt: as `read` does, but rows that are not found are no error.
+        """Read rows for a prompt: like `read`, but missing rows are not an error.
 
         Args:
-            arguments: of the read.
-            keys: of the refs in its filter; some rows may be deleted.
+            arguments: the arguments of the read.
+            keys: the keys of the refs in its filter; some rows may be deleted.
             room: the space for their text.
         """
         table = self._setting.tables.by_name(arguments.table)
@@ -368,7 +365,7 @@ class Reader:
     def _show_hooks(
         self, reading: Reading, rows: list[Row], shape: Shape, rendering: Rendering
     ) -> None:
-        """Show the rows to hooks: those in other rows first, so that the outer hooks see less."""
+        """Pass the rows to hooks: nested rows first, so that outer hooks see the rest."""
         removed = self._call.visibility.mask(rendering.shown, asked=shape)
         rows[:] = [each for each in rows if id(each) not in removed]
         for hooks in self._setting.hooks_of(shape.table):
@@ -376,7 +373,7 @@ class Reader:
         self._call.limit_hook_depth(rows, shape, rendering.cut)
 
     def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
-        """Return the aggregates that a read asks for instead of rows."""
+        """Return the aggregates of a read; `None` for a read of rows."""
         totals = totals_of(asked, table)
         if totals and self._call.visibility.hooks.may_mask(table):
             raise no_totals(table.name)
@@ -436,7 +433,7 @@ class Reader:
     ) -> _FilterRefs:
         """Resolve the refs in filters: at most one round trip for drafts, one for rows.
 
-        Totals are only of rows: a draft is refused.
+        Drafts are refused in totals, which only count rows.
         """
         filters = [*asked.filters, *asked.or_filters]
         if asked.drafts:
@@ -449,7 +446,7 @@ class Reader:
         return _FilterRefs(drafts, self._call.resolve(refs_in(filters, table, drafts)))
 
     def _pending(self, asked: DbRead, table: ToolTable, cursor: Cursor | None) -> dict[str, Draft]:
-        """Return the pending drafts of a table; without filters only as many as can be shown."""
+        """Return the pending drafts of a table; without filters, only as many as can be shown."""
         last = 0 if cursor is None else cursor.draft or 0
         drafts = (
             draft
@@ -483,7 +480,7 @@ class Reader:
         if reading.keys is not None:
             return self._find_in_given_order(reading, page, conditions)
         order = order_of(reading, table)
-        if drafts and sqla.is_false(and_(true(), *conditions)):  # only drafts are named
+        if drafts and sqla.is_false(and_(true(), *conditions)):  # the filters name only drafts
             return [], False
         if cursor is not None and cursor.draft is None:
             conditions.append(self._after_cursor(cursor, order))
@@ -494,12 +491,12 @@ class Reader:
     def _statement(
         self, page: _Page, conditions: Sequence[Condition], order: Order | GivenOrder
     ) -> Select[Any]:
-        """Return the SELECT of a page, with one row more than is shown: there are more then."""
+        """Return the SELECT of a page, with one more row to detect a next page."""
         selected = self._call.select_rows(page.shape).where(*conditions)
         return selected.order_by(*order.by()).limit(page.limit + 1)
 
     def _check_missing(self, reading: Reading, page: _Page, instances: Sequence[Any]) -> None:
-        """Check that rows exist that are named and were not found."""
+        """Check that named rows that were not found exist."""
         asked, table, keys = reading.arguments, page.shape.table, page.refs.keys
         if instances:
             if page.cursor is not None or reading.keys is not None:
@@ -535,11 +532,11 @@ class Reader:
     def _after_cursor(self, cursor: Cursor, order: Order) -> Condition:
         """Return the condition that continues a read after its cursor.
 
-        The row where the cursor ended may be deleted by now.
+        The row at the cursor may be deleted by now.
 
         Raises:
-            ToolError: it is not a cursor of this read, or the values of its row cannot be looked
-                up.
+            ToolError: the cursor belongs to another read, or the values of its row cannot be
+                looked up.
         """
         key, name = self._key_of_cursor(cursor, order.table)
         beyond = order.beyond(cursor, key)
@@ -552,10 +549,10 @@ class Reader:
         return beyond
 
     def _key_of_cursor(self, cursor: Cursor, table: ToolTable) -> tuple[Key, str]:
-        """Return the key of the row where a cursor ended, and the row's name in errors.
+        """Return the key of the row at a cursor, and the row's name in errors.
 
         Raises:
-            ToolError: the cursor is of another table.
+            ToolError: the cursor belongs to another table.
         """
         named = [cursor.ref or ""] if not table.ends else cursor.ends or []
         columns = table.keys.identity if table.ends else (None,)
@@ -598,11 +595,11 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _FilterRefs:
-    """What the refs in the filters of a read name.
+    """The rows and drafts that refs in the filters of a read name.
 
     Attributes:
-        drafts: those that are named as rows of the table, by ref.
-        keys: of all other rows.
+        drafts: the drafts that are named as rows of the table, by ref.
+        keys: the keys of all other rows.
     """
 
     drafts: Mapping[str, Draft] = field(default_factory=dict)
@@ -611,13 +608,13 @@ class _FilterRefs:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The part of the rows that is shown.
+    """One page of a read.
 
     Attributes:
         shape: the columns of each row.
-        limit: how many rows.
+        limit: the maximum number of rows.
         cursor: where the previous page ended.
-        refs: what the refs in the filters name.
+        refs: the rows and drafts that refs in the filters name.
     """
 
     shape: Shape
@@ -627,7 +624,7 @@ class _Page:
 
     @property
     def start(self) -> int:
-        """How many rows earlier pages have shown, if a hook gives the order."""
+        """The number of rows on earlier pages, if a hook returned the order."""
         return 0 if self.cursor is None else self.cursor.shown or 0
 
     @property
@@ -637,12 +634,12 @@ class _Page:
 
     @property
     def has_rows_before(self) -> bool:
-        """Whether earlier pages have shown rows, and so all drafts."""
+        """Whether earlier pages have shown rows, and therefore all drafts."""
         return self.cursor is not None and self.cursor.draft is None
 
 
 def _split_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
-    """Split the search by meaning from the filters."""
+    """Split the filters into the text of the semantic search and the others."""
     found = [each for each in arguments.filters if is_semantic(each)]
     if not found:
         return arguments, None

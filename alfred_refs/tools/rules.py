@@ -1,8 +1,8 @@
-"""Rules of the application and of the database: constraints in words, hooks.
+"""Rules of the application and of the database: descriptions of constraints, and hooks.
 
 `rules_of` describes the CHECK constraints, unique constraints and unique indexes that a model must
-know to write a row, as far as they are about columns that it sees. `rules_named` finds the rule
-that the database names in an error. Both read SQLAlchemy's metadata and send no SQL.
+know to write a row, as far as they concern columns that it sees. `rules_named` finds the rule that
+the database names in an error. Both read SQLAlchemy's metadata and send no SQL.
 
 >>> from sqlalchemy import CheckConstraint, MetaData
 >>> condition = condition_of("servings BETWEEN 1 AND 12", {"servings": "servings"})
@@ -11,18 +11,18 @@ that the database names in an error. Both read SQLAlchemy's metadata and send no
 >>> condition_of("lower(name) <> 'none'", {"name": "name"}).text
 "lower(name) <> 'none'"
 
-A condition is split into names, literals and signs; there is no SQL parser. Two forms become
-words: one column that has one of some values, and one column that is compared with values. Any
-other condition is shown as its SQL, without casts.
+A condition is split into names, literals and operators, without a SQL parser. Two forms are
+described in words: a column with a choice of values, and a column that is compared with values.
+Any other condition is shown as its SQL, without casts.
 
-Hidden columns are never named: a check that also has hidden columns is not described, and of a
-unique constraint only the visible columns are, because the rows of one owner are compared.
+Hidden columns are never named: a check with hidden columns is not described, and a unique
+constraint is described by its visible columns, because it compares the rows of one owner.
 
-`Hooks` are what the application adds around the verbs on one class. A hook receives a `Reading` or
-a `Writing`: the checked arguments and the session, and changes it in place. Hooks are trusted:
-they see what the session shows, in refs, and may run SQLAlchemy on the class. They are plain
-functions with asynchronous sessions too, where they run inside the awaited call. They raise
-`ToolError` to refuse a call.
+`Hooks` contain the application's code around the verbs on one class. A hook receives a `Reading`
+or a `Writing`: the checked arguments and the session, and changes it in place. Hooks are trusted:
+they see everything that the session shows, in refs, and may run SQLAlchemy on the class. They are
+synchronous functions even with asynchronous sessions, where they run inside the awaited call. They
+raise `ToolError` to refuse a call.
 
 Limits: constraints that exist only in the database, not in the metadata, are not described.
 """
@@ -86,7 +86,7 @@ _TOKEN = re.compile(
 
 _AROUND_A_NAME = re.compile(r'(?<![\w"])\((\w+)\)')
 
-# sign of a comparison -> its word before the value
+# comparison operator -> its words before the value
 _SIGNS: Final = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "not", "!=": "not"}
 
 
@@ -95,10 +95,10 @@ class Condition:
     """A parsed condition.
 
     Attributes:
-        columns: the attributes that it names, each once.
-        is_hidden: whether it names columns that the model does not know.
+        columns: the attributes that it names, without duplicates.
+        is_hidden: whether it names columns that are hidden from the model.
         text: its SQL on one line, with the model's names.
-        words: its names, literals and signs, in order; keywords in capitals.
+        words: its names, literals and operators, in order; keywords in capitals.
     """
 
     columns: tuple[str, ...]
@@ -126,7 +126,7 @@ class Condition:
         return None
 
     def limits(self, *, numeric: bool) -> str | None:
-        """Return the limits of its one column in words; `None` if it is not a comparison."""
+        """Describe the limits of its only column; `None` if it is not a comparison."""
         words = self._comparison_words()
         match words:
             case [name, "BETWEEN", least, "AND", most]:
@@ -155,8 +155,8 @@ def condition_of(sql: str, names: Mapping[str, str | None]) -> Condition:
 
     Args:
         sql: the condition.
-        names: the column names in it, in lower case -> the model's names; `None` for a column that
-            the model does not know.
+        names: the column names in it, in lower case -> the model's names; `None` for a hidden
+            column.
     """
     columns: dict[str, None] = {}
     is_hidden, text, words = False, "", []
@@ -195,7 +195,7 @@ def _comparison(words: Sequence[str], column: str, *, numeric: bool) -> tuple[st
 
 
 def _literal_to_json(literal: str, *, numeric: bool) -> str | None:
-    """Return a SQL literal as JSON; `None` if it is not one, or has a key in it."""
+    """Return a SQL literal as JSON; `None` if it is not a literal, or contains a key."""
     if re.fullmatch(r"-?\d+(\.\d+)?", literal):
         return literal if numeric else None
     if not literal.startswith("'"):
@@ -223,22 +223,22 @@ class Reading:
     """A read, before or after it is executed.
 
     Attributes:
-        session: that executes it.
+        session: the session that executes it.
         model: the mapped class.
-        arguments: the model's; they may be replaced, and are checked again then.
-        semantic: the text of a search by meaning; a hook that answers it sets `keys`.
+        arguments: the model's arguments; if a hook replaces them, they are validated again.
+        semantic: the text of a semantic search; a hook that implements it sets `keys`.
         keys: only rows with these primary keys or refs, in this order.
         options: loader options of the statement.
         include: paths of relationships whose rows are nested in each row.
         conditions: conditions on the rows, in addition to the filters.
-        or_conditions: rows that meet one of these are read even if they do not meet the filters.
+        or_conditions: rows that match one of these are read even if they do not match the filters.
         notes: texts for the model, next to the rows.
-        empty: whether the answer is to be empty, without a statement.
+        empty: whether to return no rows, without a statement.
         totals: whether rows are only counted or added up; `after_read` is not called then, and
             `options` and `include` have no effect.
-        nested: whether the rows are reached by way of others: they are inside of them, named by
-            them, in a list, shown after a write, or tested by a filter. `arguments` names only the
-            table then, and `options` and `include` have no effect.
+        nested: whether the rows are reached through other rows: nested in them, named by them, in
+            a list, shown after a write, or tested by a filter. `arguments` then names only the
+            table, and `options` and `include` have no effect.
 
     Example:
         >>> class Small(Hooks):
@@ -289,22 +289,21 @@ class Writing:
     """A write, before or after it is executed.
 
     Attributes:
-        session: that executes it.
+        session: the session that executes it.
         model: the mapped class.
-        verb: what is done.
-        arguments: the model's.
-        records: the new rows (create), the one set of changes (update) or nothing (delete): values
-            as their columns have them, refs as the model gave them; hooks may change them. New
-            rows inside drafts are a write of their own, in which the outer row has no ref.
+        verb: `"create"`, `"update"` or `"delete"`.
+        arguments: the model's arguments.
+        records: the new rows (create), the one set of changes (update) or nothing (delete): Python
+            values, and refs as the model passed them; hooks may change them. New rows nested in
+            drafts are a separate write, in which the outer row has no ref.
         notes: texts for the model, next to the rows.
-        drafts: the content of the drafts that the call saves, by ref: records may name them, and
-            they are not rows yet.
-        refs: the rows, if they are written because of others and no filter names them: rows that
-            are deleted with others (delete), lose their reference (update), get a new value of
-            what they refer to (update), are moved to a draft that is saved (update), are of a
-            subclass, or are in a list that is edited by position. Positions are the list's then:
-            the records of an update do not have them.
-        undoes: the number of the call that a person undoes: `refs` are the rows then, and records
+        drafts: the content of the drafts that the call saves, by ref; records may name them
+            although they are not rows yet.
+        refs: the rows, if no filter names them: rows that are deleted with others (delete), lose
+            their reference (update), get the new value of a referenced column (update), are moved
+            to a draft that is saved (update), belong to a subclass, or are in a list that is
+            edited by position. The records of a list edit do not contain positions.
+        undoes: the number of the call that a person undoes; `refs` are then the rows, and records
             are not used.
 
     Example:
@@ -335,7 +334,7 @@ class Writing:
 
     @property
     def planned(self) -> bool:
-        """Whether the write is only tried, and rolled back: a hook sends nothing then."""
+        """Whether the write will be rolled back (a plan), so hooks must not send anything."""
         return bool(self.session.info.get(PLANNED))
 
 
@@ -344,12 +343,12 @@ class Hooks:
 
     Attributes:
         totals: whether a model may count rows and add up columns. A hook with an `after_read`,
-            which may hide values, must set `totals = True` to allow it; labels of the rows are
-            then not shown to it either.
+            which may hide values, must set `totals = True` to allow it; it then does not see
+            labels of the rows either.
         sql: whether a model may read the rows by SQL, which calls no hook. A hook with a
             `before_read` or an `after_read` must set `sql = True` to allow it.
-        fills: the attributes that `before_write` sets in new rows that lack them. A model is not
-            told that new rows need them.
+        fills: the attributes that `before_write` sets in new rows that lack them. Descriptions for
+            models do not list them as required.
 
     Example:
         >>> class Vegan(Hooks):
@@ -375,19 +374,19 @@ class Hooks:
         return not self.looks_at_reads() if self.sql is None else self.sql
 
     def looks_at_reads(self) -> bool:
-        """Return whether there is a `before_read` or an `after_read`."""
+        """Return whether the hook overrides `before_read` or `after_read`."""
         own = type(self)
         return (own.before_read, own.after_read) != (Hooks.before_read, Hooks.after_read)
 
     def may_search(self) -> bool:
-        """Return whether the hook may answer a search by meaning."""
+        """Return whether the hook may implement semantic search."""
         return type(self).before_read is not Hooks.before_read
 
     def before_read(self, read: Reading) -> None:
         """Inspect or change a read before it is executed.
 
-        It is also called if other reads and writes reach the rows (`Reading.nested`), once a
-        call: what it hides is hidden there too.
+        It is also called, once per call, if other reads and writes reach the rows
+        (`Reading.nested`), and hides rows there too.
 
         Args:
             read: the read, which the hook may change.
@@ -398,7 +397,7 @@ class Hooks:
 
         Args:
             read: the read.
-            rows: of the answer: JSON values by column.
+            rows: the rows of the answer: JSON values by column.
         """
 
     def before_write(self, write: Writing) -> None:
@@ -413,7 +412,7 @@ class Hooks:
 
         Args:
             write: the write.
-            rows: the rows after it: JSON values by column; none for a delete.
+            rows: the rows after the write: JSON values by column; empty for a delete.
         """
 
 
@@ -437,11 +436,11 @@ class Rule:
     """One constraint on the rows of a table.
 
     Attributes:
-        columns: the model's columns that it is about.
-        is_hidden: whether it is about hidden columns too.
+        columns: the columns, by the model's names.
+        is_hidden: whether it has hidden columns too.
         words: its description; empty if there is none.
-        choices: the values, as JSON, that its column may have.
-        is_beside: whether the words are about one column and do not name it.
+        choices: the values that its column may have, as JSON.
+        is_inline: whether the words describe one column without naming it.
     """
 
     columns: tuple[str, ...]
@@ -452,12 +451,12 @@ class Rule:
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only says that no two rows have the same values in its columns."""
+        """Whether it only makes its columns unique."""
         return self.words in ("", "unique", f"unique together: {', '.join(self.columns)}")
 
     @property
     def line(self) -> str:
-        """Its line in a description, if it is about more than one column."""
+        """Its line in a description, if it has several columns."""
         return self.words if self.words.startswith("unique") else f"rule: {self.words}"
 
     def __str__(self) -> str:
@@ -479,7 +478,7 @@ def rules_of(table: ToolTable) -> list[Rule]:
 
 
 def rules_named(name: str | None, table: ToolTable) -> list[Rule]:
-    """Return the rules that the database may mean by a constraint name.
+    """Return the rules that may have a constraint name.
 
     Several if PostgreSQL generated the name.
     """
@@ -504,7 +503,7 @@ def _constraints(table: ToolTable) -> Iterator[tuple[Any, Table]]:
 
 
 def _attribute(column: Column[Any], table: ToolTable) -> str | None:
-    """Return the model's name for a column; `None` if it does not know it."""
+    """Return the model's name for a column; `None` if it is hidden."""
     try:
         name = inspect(table.model).mapper.get_property_by_column(column).key
     except UnmappedColumnError:
@@ -540,7 +539,7 @@ def _condition(sql: Any, of: Table, table: ToolTable) -> Condition:
 
 def _sql(given: Any) -> str:
     if isinstance(given, TextClause):
-        # text() escapes colons, which are no parameters in a constraint
+        # text() escapes colons, which are not parameters in a constraint
         return given.text.replace("\\:", ":")
     if isinstance(given, str):
         return given
@@ -554,7 +553,7 @@ def _check(condition: Condition, table: ToolTable) -> Rule:
     if condition.is_hidden or not columns:
         return Rule(names, is_hidden=condition.is_hidden)
     if condition.has_literals and any(column.key is not None for column in columns):
-        return Rule(names)  # they may be keys
+        return Rule(names)  # the values may be keys
     if len(columns) == 1 and _is_plain(columns[0], table):
         return _column_rule(condition, columns[0])
     return Rule(names, words=condition.text)
@@ -592,7 +591,7 @@ def _unique(expressions: Sequence[Any], where: Any, of: Table, table: ToolTable)
     visible = [each for each in parts if each is not None]
     is_hidden = len(visible) < len(parts) or (condition is not None and condition.is_hidden)
     if table.has_own_part(each for each in expressions if isinstance(each, Column)):
-        return Rule((*columns,), is_hidden=True)  # with a part of the key that is never equal
+        return Rule((*columns,), is_hidden=True)  # a part of the key always differs
     if not visible or (condition is not None and condition.is_hidden):
         return Rule((*columns,), is_hidden=is_hidden)
     if condition is None and visible == [*columns] and len(visible) == 1:
@@ -622,9 +621,9 @@ def _generated_name(constraint: Constraint | Index, of: Table, number: str) -> s
     """Return the name that PostgreSQL generates for an unnamed constraint.
 
     Args:
-        constraint: without a name.
+        constraint: a constraint without a name.
         of: its table.
-        number: what PostgreSQL appends if the name is taken.
+        number: the number that PostgreSQL appends if the name is taken.
     """
     suffix = next(
         (end for kind, end in _NAME_SUFFIXES.items() if isinstance(constraint, kind)), None

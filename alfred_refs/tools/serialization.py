@@ -1,10 +1,10 @@
 r"""Serialization of answers: JSON, keys replaced, texts and depth limited.
 
 Everything that a model receives passes through `replace_keys` once. It takes rows, notes and
-errors with texts as they are stored, and returns JSON in which each key in a text or in a field's
-name is a mark such as `<recipe_1>` or, if the key has no ref that may be shown, `<key_1>`. The
-registry is asked at most twice for an answer: once for refs that exist, once to mint the others.
-An answer without keys asks nothing. `payload.decode_arguments` reverses this.
+errors with stored texts, and returns JSON. Each key in a text or field name becomes a mark such as
+`<recipe_1>` or, if the key has no ref that may be shown, `<key_1>`. An answer takes at most two
+queries to the registry: one for existing refs, one to mint the others. An answer without keys
+takes none. `payload.decode_arguments` reverses this.
 
 >>> with session.raw_keys():
 ...     key = session.scalar(select(Recipe.id).where(Recipe.name == "Soup"))
@@ -14,23 +14,23 @@ An answer without keys asks nothing. `payload.decode_arguments` reverses this.
 
 An integer beyond `MAX_INTEGER` becomes text, because many clients read JSON numbers as floats and
 round it. A column of numbers accepts the text. Half of a surrogate pair, which JSON in a database
-may have and UTF-8 has not, becomes an escape such as `\ud800`. In a document a text is a text:
-`restore` takes it for the other value where the stored document has that.
+may contain and UTF-8 cannot encode, becomes an escape such as `\ud800`. In documents such texts
+are ambiguous: `restore` replaces them by the stored value if the stored document has it.
 
-Values that are not plain text have types of their own: `Verbatim` is not searched for keys,
-`CutText` is the head of a long text, `QuotedText` is shown in quotes, `KeyNumber` is an integer in
-a document that is a key. To hooks they are ordinary strings and integers.
+Special values have types of their own: `Verbatim` is not searched for keys, `CutText` is the head
+of a long text, `QuotedText` is shown in quotes, `KeyNumber` is an integer in a document that is a
+key. To hooks they are ordinary strings and integers.
 
 `places_in` reads which integers in a JSON column are keys: `info={"ref": Order}` declares all of
-them, `info={"ref": {"order_id": Order, "lines": "products.id"}}` those in members of these names,
+them, `info={"ref": {"order_id": Order, "lines": "products.id"}}` declares members of these names,
 at any depth, single or in lists. To a session such a column is data.
 
 A number is never searched for keys: columns of numbers show one that is not an exact JSON number
 as `Verbatim`. In a text, 32 decimal digits and more are a number too, unless they are a key that
 has a ref.
 
-Limits: integers elsewhere are not searched, as any number might be a key. Values nested deeper
-than `DEEPEST_SHOWN` levels are replaced by a mark.
+Limits: other integers are not searched, as any number might be a key. Values nested deeper than
+`DEEPEST_SHOWN` levels are replaced by a mark.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def places_in(column: Any, entities: Entities) -> Places:
 
 
 def _entity(column: Column[Any], target: Any, entities: Entities) -> str | None:
-    """Return the entity whose keys are declared; `None` if its keys are not integers."""
+    """Return the entity of a declared target; `None` if its keys are not integers."""
     table = _table(column, target)
     keys = [] if table is None else primary_key(table)
     is_key = len(keys) == 1 and (
@@ -117,7 +117,7 @@ def _table(column: Column[Any], target: Any) -> Any:
 
 
 class SameNameError(ValueError):
-    """Two names of one object would become one."""
+    """Two names of one object would become equal."""
 
 
 def map_document(
@@ -130,7 +130,7 @@ def map_document(
     """Return a document with its names and leaves replaced.
 
     Args:
-        value: JSON.
+        value: the JSON document.
         places: which integers are keys.
         leaf: receives each value that is not a list or object, and the entity of a key if it is an
             integer; returns the replacement.
@@ -138,7 +138,7 @@ def map_document(
         entity: the entity of integers at this level.
 
     Raises:
-        SameNameError: two names of one object become one.
+        SameNameError: two names of one object become equal.
     """
     if isinstance(value, dict):
         members = {
@@ -167,7 +167,7 @@ class CutText(str):
     """The head of a text that is too long.
 
     Attributes:
-        more: how many characters are left out.
+        more: the number of omitted characters.
     """
 
     __slots__ = ("more",)
@@ -181,9 +181,9 @@ class CutText(str):
 
 
 class QuotedText(str):
-    """A text that spells a document, of a column of documents: it is shown in quotes.
+    """A text in a JSON column that looks like a document; it is shown in quotes.
 
-    Given back without them, it would be taken for the document.
+    Without quotes it would be stored as a document if the model wrote it back.
     """
 
     __slots__ = ()
@@ -199,7 +199,7 @@ class KeyNumber(int):
     entity: str = ""
 
     def __repr__(self) -> str:
-        return HIDDEN  # error messages repeat values by repr()
+        return HIDDEN  # error messages quote values by repr()
 
 
 def key_number(value: Any, entity: str | None) -> Any:
@@ -218,9 +218,9 @@ def shorten_text(text: str, most: int) -> str:
 
 
 def limit_depth(value: Any, levels: int = MAX_DEPTH_SHOWN) -> tuple[Any, bool]:
-    """Return a value without what is nested too deep, and whether something was removed.
+    """Remove parts of a value that are nested too deep; return whether any were removed.
 
-    Documents come as the driver loads them, which may be deeper than Python code can recurse.
+    Loaded documents may be deeper than Python can recurse.
     """
     if not isinstance(value, Mapping | list | tuple):
         return value, False
@@ -239,7 +239,7 @@ MAX_INTEGER = 2**53
 """The largest integer that is a JSON number: a float holds each up to this one exactly."""
 
 _LONG_INTEGER = re.compile("-?([1-9][0-9]{15,})")
-_ESCAPE = "\\ud"  # what an escaped surrogate begins with
+_ESCAPE = "\\ud"  # the beginning of an escaped surrogate
 
 
 def is_number(value: int) -> bool:
@@ -248,18 +248,18 @@ def is_number(value: int) -> bool:
 
 
 def integer_text(value: int) -> str:
-    """Return the digits of an integer, also of one that is too long for `str()`."""
+    """Return the digits of an integer, even if it is too long for `str()`."""
     return str(Decimal(value))
 
 
 def is_integer_text(value: Any) -> bool:
-    """Return whether a value is a text that answers have in place of an integer."""
+    """Return whether a value is a text that answers show for a large integer."""
     match = _LONG_INTEGER.fullmatch(value) if isinstance(value, str) else None
     return match is not None and (len(match[1]), match[1]) > (16, str(MAX_INTEGER))
 
 
 def as_shown(value: Any) -> Any:
-    """Return a document with its values as answers show them, for comparison."""
+    """Return a document with values as in answers, for comparison."""
     return _as_shown(limit_depth(value)[0])
 
 
@@ -276,7 +276,7 @@ def _shown_leaf(value: Any) -> Any:
 
 
 def text_as_integers(value: Any) -> Any:
-    """Return a document in which the texts of such integers are integers."""
+    """Return a document with integers in place of such texts."""
 
     def leaf(each: Any, _: str | None) -> Any:
         return int(each) if is_integer_text(each) and len(each) <= MAX_DIGITS else each
@@ -285,12 +285,12 @@ def text_as_integers(value: Any) -> Any:
 
 
 def has_integer_text(value: Any) -> bool:
-    """Return whether a document has the text of such an integer."""
+    """Return whether a document contains such a text."""
     return _any_text(value, is_integer_text)
 
 
 def may_be_restored(value: Any) -> bool:
-    """Return whether a document has a text that may be shown in place of another value."""
+    """Return whether a document contains a text that answers may show for another value."""
     return _any_text(value, lambda text: is_integer_text(text) or _ESCAPE in text)
 
 
@@ -302,10 +302,10 @@ def _any_text(value: Any, condition: Callable[[str], bool]) -> bool:
 
 
 def restore(value: Any, stored: Any) -> Any:
-    """Return a document with stored values in place of the texts that they were shown as.
+    """Replace texts in a document by the stored values that were shown as these texts.
 
     Args:
-        value: as a model gave it.
+        value: the document from a model.
         stored: the document that it replaces.
     """
     stored, _ = limit_depth(stored)
@@ -327,7 +327,7 @@ def _restored(value: Any, stored: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         items = stored[: len(value)] if isinstance(stored, list) else []
         return [_restored(each, item, values) for each, item in zip_longest(value, items)]
-    # the stored document may have an integer and its text
+    # the stored document may contain both an integer and its text
     return values.get(value, value) if isinstance(value, str) and value != stored else value
 
 
@@ -337,13 +337,14 @@ def replace_keys(
     entities: Container[str],
     longest: int | None = None,
 ) -> Any:
-    """Return a value as JSON without keys: at most two round trips, none if there are no keys.
+    """Return a value as JSON without keys: at most two round trips, none without keys.
 
     Args:
-        value: of the types that rows, errors and hooks may contain.
-        conversation: whose refs replace the keys.
-        entities: whose refs the model may see; other keys become `<key_1>` and so on.
-        longest: the most characters of one text; `None` for no limit.
+        value: a value of the types in rows, errors and results of hooks.
+        conversation: the conversation of the refs.
+        entities: the entities of refs that the model may see; other keys become `<key_1>` and so
+            on.
+        longest: the maximum number of characters of one text; `None` for no limit.
     """
     replacer = _KeyReplacer(longest)
     plain = replacer.collect(value)
@@ -365,12 +366,12 @@ def is_plain(value: Any) -> bool:
 
 
 class _KeyReplacer:
-    """Replaces the keys of one answer: collects them all, resolves them, then replaces."""
+    """Replaces the keys of one answer: collects all keys, resolves them, then replaces them."""
 
     def __init__(self, longest: int | None) -> None:
         self.has_keys = False
         self._longest = longest
-        self._names: dict[str, str] = {}  # names without keys: the same in all rows
+        self._names: dict[str, str] = {}  # names without keys are the same in all rows
         self._texts: dict[int, str] = {}  # texts to be replaced, by id()
         self._spellings: dict[KeySpelling, None] = {}
         self._keys: dict[uuid.UUID, None] = {}
@@ -402,7 +403,7 @@ class _KeyReplacer:
 
     def _collect_leaf(self, value: Any) -> Any:
         if isinstance(value, ShownRef):
-            return value[:]  # what a model sends back is an ordinary string
+            return value[:]  # a model's argument is an ordinary string
         if isinstance(value, str):
             return self._collect_text(value)
         if isinstance(value, uuid.UUID | KeyNumber):
@@ -422,7 +423,7 @@ class _KeyReplacer:
 
     def _collect_text(self, text: str) -> str:
         if isinstance(text, Verbatim):
-            return str(text)  # a plain str, so that replace() skips it
+            return str(text)  # a plain str, which replace() skips
         escaped = escape_surrogates(text)
         if escaped is not text:
             text = CutText(escaped, text.more) if isinstance(text, CutText) else escaped
@@ -457,7 +458,7 @@ class _KeyReplacer:
             return {self.replace(name): self.replace(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self.replace(each) for each in value]
-        if isinstance(value, uuid.UUID):  # from a hook: becomes a ref if there is one
+        if isinstance(value, uuid.UUID):  # from a hook; becomes a ref if one exists
             return self._refs.get(value) or str(Mark(self._minted_refs[KEY, value]))
         if isinstance(value, KeyNumber):
             return str(Mark(self._minted_refs[value.entity, int(value)]))
@@ -483,5 +484,5 @@ class _KeyReplacer:
 
 
 def _keys_of(spelt: KeySpelling) -> tuple[Key, ...]:
-    """Return the keys that a spelling may be: the UUID, and the text, if rows have text keys."""
+    """Return the possible keys of a spelling: the UUID, and the text if rows have text keys."""
     return (spelt.text,) if spelt.key is None else (spelt.key, spelt.text)

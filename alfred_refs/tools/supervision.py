@@ -1,15 +1,15 @@
-"""What becomes of a write that has been executed: it is planned, held for a person, or journaled.
+"""Supervision of executed writes: plan them, hold them for a person, or keep them in the history.
 
-A supervisor sees a call inside of its transaction, after the verb has run and before the commit:
+A supervisor runs inside the transaction of a call, after the verb and before the commit:
 
-| supervisor | what it does |
+| supervisor | effect |
 | --- | --- |
-| `Planner` | makes a plan of the effect, and has the call rolled back |
+| `Planner` | makes a plan of the effect, and rolls the call back |
 | `Keeper` | stores the call and its changes in the transaction |
-| `Approver` | compares the effect with the plan that a person approved, and stores the answer |
-| `Undoer` | undoes the changes of other calls, and stores that |
+| `Approver` | compares the effect with the approved plan, and stores the answer |
+| `Undoer` | undoes the changes of other calls, and stores the undo as a call |
 
-`Consent` says which calls need a person:
+`Consent` decides which calls need a person:
 
 >>> consent = Consent({Recipe: ["delete"]}, toolset.tables)
 >>> plan = desk.plan("chat-7", None, "db_create", {"table": "recipes", "data": {"name": "Curry"}})
@@ -17,8 +17,8 @@ A supervisor sees a call inside of its transaction, after the verb has run and b
 False
 
 If the registry's tables are in the database of the session, a call and its journal are one
-transaction. Otherwise the entry is stored as `doing` before the commit, and as `done` after it:
-one that stays `doing` is in doubt, and nothing repeats it.
+transaction. Otherwise the entry is stored as `doing` before the commit, and as `done` after it: an
+entry that stays `doing` is in doubt, and is never repeated.
 """
 
 from __future__ import annotations
@@ -76,22 +76,21 @@ _DIGEST_DIGITS: Final = 16
 _KEPT_ALREADY: Final = frozenset({"rejected", "in_doubt"})
 
 _MOST_OF_A_REFUSAL: Final = 20_000  # characters
-# escapes in JSON text: of a backslash, of a character beyond U+FFFF, and what cannot be stored
+# escapes in JSON text: backslashes, characters beyond U+FFFF, and text that cannot be stored
 _ESCAPE: Final = re.compile(r"(?P<kept>\\\\|\\ud[89ab]..\\ud[c-f]..)|\\u0000|\\ud[89a-f]..")
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """How long the history of calls is kept: see `BoundToolset.history`.
+    """Retention of the history of calls; see `BoundToolset.history`.
 
     Attributes:
-        keep: how long the values before and after each change are kept, and with them the
-            possibility to undo it; `None` for ever. `BoundToolset.prune_history` deletes them:
-            call it once a day.
-        without: attributes whose values are not kept. A row that is deleted with one cannot come
-            back.
-        refusals: whether calls that are answered with an error are kept too, reads included. Each
-            is stored in a transaction of its own.
+        keep: how long to keep the values before and after each change, which an undo needs; `None`
+            for ever. `BoundToolset.prune_history` deletes them: call it once a day.
+        without: attributes whose values are not kept. An undo cannot restore a deleted row that
+            has such an attribute.
+        refusals: whether to keep refused calls too, including reads. Each is stored in a separate
+            transaction.
 
     Example:
         >>> from datetime import timedelta
@@ -107,11 +106,11 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """Which calls need a person.
+    """The calls that need a person.
 
     Attributes:
-        rules: by class the verbs, or a function of the plan.
-        tables: what a model may use.
+        rules: verbs by class, or a function of the plan.
+        tables: the tables that a model may use.
 
     Raises:
         SetupError: a class is not among the models, or a verb does not exist.
@@ -143,7 +142,7 @@ class Consent:
     def is_needed(self, plan: Plan) -> bool:
         """Return whether a person must approve a call with this plan.
 
-        Rules by class need one also where the plan may not have all rows.
+        With rules by class, a plan that may lack rows needs approval too.
         """
         if callable(self.rules):
             return self.rules(plan)
@@ -160,17 +159,17 @@ class Consent:
 
 @dataclass(slots=True)
 class Request:
-    """A call as it was made.
+    """A call, as the caller made it.
 
     Attributes:
         tool: its name.
         arguments: as they were given.
-        actor: on whose behalf: the model or the user.
-        user: who acts, as text.
+        actor: the party that acts: the model or the user.
+        user: the id of the acting user, as text.
         call_id: the framework's id of the call.
         undoes: the number of the call that it undoes.
-        plan: the token of a plan that it must not differ from; `None` or empty for any.
-        began: when it began, by `time.monotonic()`.
+        plan: the token of the plan that the effect must equal; `None` or empty for any effect.
+        began: its start, by `time.monotonic()`.
     """
 
     tool: str
@@ -183,7 +182,7 @@ class Request:
     began: float = field(default_factory=monotonic)
 
     def json_arguments(self) -> Any:
-        """Return the arguments as JSON values; text that is none stays text."""
+        """Return the arguments as JSON values; text that is not JSON stays text."""
         if isinstance(self.arguments, str):
             with suppress(ValueError, RecursionError):
                 return json.loads(self.arguments)
@@ -191,13 +190,13 @@ class Request:
 
 
 def is_refused(answer: Answer) -> bool:
-    """Return whether an answer is an error, but not of a call that waited: that one is kept."""
+    """Return whether an answer is an error, except for calls that waited, which are kept."""
     error = answer.get("error")
     return error is not None and error["code"] not in _KEPT_ALREADY
 
 
 def refused_call(request: Request, answer: Answer, tool: str | None) -> NewCall:
-    """Return a call that was answered with an error, as the history keeps it, but with its keys.
+    """Return a refused call in the form of the history, but with its keys.
 
     `tool` is its name; `None` for an unknown one.
     """
@@ -213,9 +212,9 @@ def refused_call(request: Request, answer: Answer, tool: str | None) -> NewCall:
 
 
 def _storable(value: Any) -> Any:
-    """Return a value as JSON that PostgreSQL can store; `None` if it is too long, or no JSON.
+    """Return a value as JSON that PostgreSQL can store; `None` if it is too long or not JSON.
 
-    A character that it cannot store is replaced, and NaN is a text.
+    Characters that PostgreSQL cannot store are replaced, and NaN becomes a text.
     """
     try:
         text_ = json.dumps(value, default=str)
@@ -232,8 +231,8 @@ def _stored(escape: re.Match[str]) -> str:
 def known_call(chat: SessionConversation, request: Request) -> tuple[CallEntry | None, Request]:
     """Return the stored call with the framework's id of a call, and the call.
 
-    An id that has other arguments now is another call, and is stored under an id of its own: some
-    models number their calls anew in each turn, and a person may edit arguments.
+    The same id with other arguments is another call, and gets another id: some models restart the
+    numbers of calls in each turn, and a person may edit arguments.
     """
     if request.call_id is None:
         return None, request
@@ -247,11 +246,11 @@ def known_call(chat: SessionConversation, request: Request) -> tuple[CallEntry |
 
 
 class _Supervisor:
-    """What all supervisors share.
+    """The base class of supervisors.
 
     Args:
         request: the call.
-        journal: what is kept of its changes; `None` for nothing.
+        journal: the retention of its changes; `None` keeps no changes.
     """
 
     def __init__(self, request: Request, journal: Journal | None = None) -> None:
@@ -274,8 +273,8 @@ class _Supervisor:
 
     @staticmethod
     def _effect(call: Call, recorder: Recorder) -> tuple[list[RowChange], Namer]:
-        """Return what a call has done, and a namer of it."""
-        call.session.flush()  # what a hook has changed last
+        """Return the changes of a call, and a namer for them."""
+        call.session.flush()  # the last changes of hooks
         dialect = call.session.get_bind().dialect
         return recorder.changes(), Namer(call.setting.tables, call.conversation, dialect)
 
@@ -285,16 +284,16 @@ class _Supervisor:
 
 
 def table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
-    """Return the table that the arguments of a call name, if they do."""
+    """Return the table in the arguments of a call, or `None`."""
     name = arguments.get("table") if isinstance(arguments, Mapping) else None
     return next((table for table in tables if table.name == name), None)
 
 
 class Planner(_Supervisor):
-    """Makes a plan of a call, and has it rolled back."""
+    """Makes a plan of a call, and rolls the call back."""
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
-        """See `Supervisor.finish`: constraints that are deferred are checked now."""
+        """See `Supervisor.finish`; deferred constraints are checked now."""
         call.session.flush()
         for connection in recorder.connections:
             if connection.dialect.name == "postgresql":
@@ -309,11 +308,11 @@ class Keeper(_Supervisor):
 
     Args:
         request: the call.
-        journal: what is kept; `None`: only the plan is compared.
-        token: of the plan that was judged; `None` or empty if none was.
+        journal: the retention of its changes; `None` only compares the plan.
+        token: the token of the approved plan; `None` or empty without one.
 
     Attributes:
-        plans: whether a plan of what is done is made in any case.
+        plans: whether to make a plan in any case.
     """
 
     plans = False
@@ -354,18 +353,18 @@ class Keeper(_Supervisor):
         )
 
     def settle(self, conversation: SessionConversation | Conversation) -> None:
-        """Note that the call was committed, where the registry is in another database."""
+        """Record the commit of the call, if the registry is in another database."""
         if self._doing is not None:
             conversation.calls.update(self._doing, "doing", state="done")
 
 
 class Approver(_Supervisor):
-    """Executes a call that a person has approved, if it does what the plan says.
+    """Executes an approved call if its effect equals the plan.
 
     Args:
         entry: the call that waits.
-        by: who has approved it.
-        journal: what is kept of its changes.
+        by: the person who has approved it.
+        journal: the retention of its changes.
     """
 
     def __init__(self, entry: CallEntry, by: str, journal: Journal | None) -> None:
@@ -376,7 +375,7 @@ class Approver(_Supervisor):
         self._doing: CallValues | None = None
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
-        """See `Supervisor.finish`: simultaneous approvals wait for each other here."""
+        """See `Supervisor.finish`; simultaneous approvals wait for each other here."""
         self.plan, named = self._make_plan(call, recorder, answer)
         with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
             return self._decide(call, recorder, self.plan, named, answer)
@@ -410,7 +409,7 @@ class Approver(_Supervisor):
         return answer
 
     def settle(self, conversation: SessionConversation | Conversation) -> None:
-        """Note that the call was committed, where the registry is in another database."""
+        """Record the commit of the call, if the registry is in another database."""
         if self._doing is not None:
             conversation.calls.update(self._entry.number, "doing", **self._doing)
 
@@ -428,7 +427,7 @@ def store_call(
 
 
 def change_entries(named: Sequence[Named], without: Sequence[Any] = ()) -> list[ChangeEntry]:
-    """Return changes as the registry keeps them."""
+    """Return changes in the form of the registry."""
     hidden = {column for each in without for column in each.property.columns}
     return [
         ChangeEntry(
@@ -449,22 +448,22 @@ def change_entries(named: Sequence[Named], without: Sequence[Any] = ()) -> list[
 def _kept(
     change: RowChange, image: Mapping[str, str | None] | None, without: Iterable[Any]
 ) -> dict[str, str | None] | None:
-    """Return the values of a row that are kept: of an updated row those that changed.
+    """Return the values of a row to keep; of an updated row, only the changed values.
 
-    One that is not kept is null before, and is not there after.
+    A value that is not kept is null in `before` and missing in `after`.
     """
     if image is None:
         return None
     left_out = {column.name for column in without if column.table is change.table}
     if change.action != "updated":
         return {name: value for name, value in image.items() if name not in left_out}
-    if image is change.before:  # that a value was changed which is not kept: undo must know
+    if image is change.before:  # undo must know that a value changed which is not kept
         return {n: None if n in left_out else image[n] for n in change.changed}
     return {name: image[name] for name in change.changed if name not in left_out}
 
 
 def pending_answer(number: int, plan: Plan) -> Answer:
-    """Return the answer of a call that waits for a person."""
+    """Return the answer for a call that waits for a person."""
     return {
         "pending": {
             "call": number,
@@ -476,7 +475,7 @@ def pending_answer(number: int, plan: Plan) -> Answer:
 
 
 def answer_of(entry: CallEntry | None) -> Answer:
-    """Return the answer of a call that was made before."""
+    """Return the answer of an earlier call."""
     if entry is None:
         return rejected(0, "there is no such call").to_json()
     match entry.state:
@@ -493,14 +492,14 @@ def answer_of(entry: CallEntry | None) -> Answer:
 
 
 class Undoer(Keeper):
-    """Undoes the changes of calls, as a call of its own.
+    """Undoes the changes of calls, as a separate call.
 
     Args:
         request: the call.
-        journal: what is kept.
-        token: of the plan that a person has seen; `None` if none was.
-        changes: to undo, in order.
-        only_plan: whether it is rolled back.
+        journal: the retention of its changes.
+        token: the token of the plan that a person has seen; `None` without one.
+        changes: the changes to undo, in order.
+        only_plan: whether to roll the undo back.
     """
 
     plans = True
@@ -529,7 +528,7 @@ class Undoer(Keeper):
         return super().finish(call, recorder, answer)
 
     def _ask_hooks(self, call: Call, rows: Sequence[ChangedRow]) -> None:
-        """Call `before_write` of the hooks of each table whose rows are undone."""
+        """Call `before_write` of the hooks of each table with rows to undo."""
         groups: dict[tuple[ToolTable, Verb], list[str]] = {}
         for row in rows:
             table = call.setting.tables.of_table(row.table)
@@ -551,9 +550,9 @@ class Undoer(Keeper):
 def planned_rows(
     changes: Sequence[ChangeEntry], tables: ToolTables, conversation: Conversation
 ) -> dict[int, list[PlannedRow]]:
-    """Return changes of the registry as people read them, by the number of the call.
+    """Return stored changes as rows for people, by the number of the call.
 
-    Rows of tables that the model does not use are left out.
+    Rows of unlisted tables are left out.
     """
     known = tables.database_tables
     found = [(each, known.get(each.table)) for each in changes]
@@ -576,7 +575,7 @@ def planned_rows(
             action=each.action,
             fields=fields,
             hidden=hidden,
-            is_named=False,  # nobody knows any more what the call asked for
+            is_named=False,  # the history does not store which rows the call named
         )
         rows.setdefault(each.call, []).append(row)
     plain = replace_keys(
@@ -589,7 +588,7 @@ def planned_rows(
     }
 
 
-# Stored calls, as people see them
+# Stored calls, for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,13 +600,13 @@ class Approval:
         owner: the owner of the conversation, as text; `None` without one.
         call: its number in the conversation.
         tool: the name of the tool.
-        arguments: as the model gave them.
-        plan: what it would do, as it was when the model called, or when it was looked at last.
-        user: who acted, as text; `None` if that is not known.
-        call_id: the framework's id of the call, if it gave one.
+        arguments: the model's arguments.
+        plan: its plan, as of the model's call or the last review.
+        user: the id of the acting user, as text; `None` if unknown.
+        call_id: the framework's id of the call, if any.
         is_edited: whether another call with this id had other arguments before.
-        asked_at: when the model called.
-        expires_at: when it stops waiting; `None` for never.
+        asked_at: the time of the model's call.
+        expires_at: the time at which it expires; `None` for never.
 
     Example:
         >>> rules = {Recipe: ["delete"]}
@@ -641,21 +640,21 @@ class CallRecord:
 
     Attributes:
         call: its number in the conversation.
-        turn: in which it was made.
-        tool: the name of the tool; `undo` for one that a person has undone.
-        arguments: as they were given; `None` once they are not kept any more.
-        state: what became of it.
+        turn: its turn.
+        tool: the name of the tool; `undo` for an undo by a person.
+        arguments: its arguments; `None` once they are not kept any more.
+        state: its state, such as `done` or `rejected`.
         by: `"model"` or `"user"`.
-        user: who acted, as text; `None` if that is not known.
-        decided_by: who approved or rejected it.
-        reason: why it was rejected.
+        user: the id of the acting user, as text; `None` if unknown.
+        decided_by: the person who approved or rejected it.
+        reason: the reason of a rejection.
         undoes: the number of the call that it has undone.
-        at: when it was made.
-        seconds: how long it took; `None` if it was not executed.
-        changes: what it has done to rows that the model may use.
-        is_complete: whether `changes` has the last of them; see `BoundToolset.history`.
-        plan: what a person was shown of it; `None` if nobody was asked.
-        answer: what the model was answered, as JSON values; `None` if that is not kept. It is for
+        at: the time of the call.
+        seconds: its duration; `None` if it was not executed.
+        changes: its changes to rows that the model may use.
+        is_complete: whether `changes` contains all of them; see `BoundToolset.history`.
+        plan: the plan that a person was shown; `None` without approval.
+        answer: the answer to the model, as JSON values; `None` if it is not kept. It is kept for
             calls that waited for a person, or have a `call_id`.
 
     Example:
@@ -690,7 +689,7 @@ class CallRecord:
 def approval_of(
     conversation: str, owner: str | None, entry: CallEntry, tables: ToolTables
 ) -> Approval:
-    """Return a stored call that waits as people see it."""
+    """Return a stored call that waits, for people."""
     call_id, edited, _ = (entry.call_id or "").partition(EDITED)
     return Approval(
         conversation,
@@ -710,7 +709,7 @@ def approval_of(
 def record_of(
     entry: CallEntry, rows: Sequence[PlannedRow], tables: ToolTables, *, is_complete: bool = True
 ) -> CallRecord:
-    """Return a stored call, with its changes, as people see it."""
+    """Return a stored call with its changes, for people."""
     has_plan = entry.plan is not None and "tool" in entry.plan
     return CallRecord(
         entry.number,

@@ -1,8 +1,8 @@
-"""Tables offered to a model: verbs, columns, lists, names.
+"""The tables that a model may use: verbs, columns, lists, names.
 
 `ToolTables` has a `ToolTable` for each listed class and a `ToolColumn` for each attribute that is
-not hidden. They are read from the mapping once, when a toolset is made. A table or column that is
-hidden or not listed is refused with the message for one that does not exist.
+not hidden. They are read from the mapping once, when a toolset is made. A hidden or unlisted table
+or column is refused with the same message as a missing one.
 
 >>> recipes = toolset.tables.by_name("recipes")
 >>> [column.name for column in recipes.columns.values() if column.creatable]
@@ -16,9 +16,9 @@ alfred_refs.tools.errors.ToolError: the value given for 'servings' does not fit;
 >>> list_by_name(recipes, "lines").levels[0].position
 'position'
 
-`permits_of` reads what the application allows: verbs by class, and attributes that are shown and
-not written. Together with a reference its foreign key columns are not written either, nor are the
-other relationships that write the same secondary table.
+`permissions_of` reads the application's restrictions: verbs by class, and read-only attributes. If
+a reference is read-only, so are its foreign key columns and the other relationships that write the
+same secondary table.
 
 A list can be edited by position (`lists_of`) if its table is listed and may be updated, and its
 position is not read-only; the position may be hidden. Arrays and JSON can be edited where their
@@ -87,7 +87,7 @@ def permissions_of(
     read_only: Iterable[Any],
     verbs: Mapping[type[Any], Iterable[Verb]],
 ) -> tuple[Mapping[type[Any], frozenset[Verb]], Attributes]:
-    """Return the verbs that a model may use on each class, and the attributes it may not write.
+    """Return the verbs that a model may use on each class, and the read-only attributes.
 
     Args:
         models: the classes that it may use.
@@ -95,11 +95,10 @@ def permissions_of(
         verbs: the verbs by class.
 
     Returns:
-        the verbs by class, for the classes that are restricted, and the attributes that are not
-        writable.
+        the verbs by class, for restricted classes, and the attributes that are not writable.
 
     Raises:
-        SetupError: an entry is not among the models, or a class is restricted in two ways.
+        SetupError: an entry does not belong to the models, or a class is restricted in two ways.
     """
     listed = list(read_only)
     classes = [each for each in listed if isinstance(each, type)]
@@ -147,12 +146,12 @@ def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
 
 
 def is_listed(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
-    """Return whether an attribute is listed, on the class or on one that it inherits from."""
+    """Return whether an attribute is listed, on its class or on a base class."""
     return any((each, name) in attributes for each in mapper.iterate_to_root())
 
 
 def sharing_secondary(mapper: Mapper[Any], name: str) -> Iterator[tuple[Mapper[Any], str]]:
-    """Yield the relationships that write the same secondary table as a relationship."""
+    """Yield the relationships that share a relationship's secondary table."""
     relationship = mapper.relationships.get(name)
     if relationship is not None and relationship.secondary is not None:
         for other in mapper.registry.mappers:
@@ -185,13 +184,13 @@ def _with_foreign_keys(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[
     yield from sharing_secondary(mapper, name)
 
 
-_ROWS = ("rows", "data", "totals")  # the parts of answers and arguments with rows of the table
+_ROWS = ("rows", "data", "totals")  # the parts of answers and arguments that contain rows of the table
 
 ROW_REF = "_ref"
 """The field with the ref of a row whose primary key has several columns."""
 
 
-# loader strategies of relationships that are never loaded completely
+# loader strategies that never load a relationship completely
 _UNLOADED_STRATEGIES = ("dynamic", "write_only", "noload")
 
 _MAX_STATEMENTS = 100  # cached for one table
@@ -202,15 +201,15 @@ class ToolColumn:
     """One attribute of a class that a model may use.
 
     Attributes:
-        name: the mapped attribute's.
-        values: what it accepts and returns.
-        key: the keys it holds; `None` for data.
-        shown: whether reads show it if no columns are named.
+        name: the name of the mapped attribute.
+        values: the type of the values that it accepts and returns.
+        key: the keys that it contains; `None` for data.
+        shown: whether reads show it by default.
         creatable: whether a new row may have a value for it.
         updatable: whether it may be changed in an existing row.
         required: whether a new row must have a value for it.
         nullable: whether it may be null.
-        own: whether it holds the row's own key; the key of a subclass's table does so, too.
+        own: whether it contains the row's own key, also as the key of a subclass's table.
         doc: its `doc`, or the column's comment.
         places: which integers in its documents are keys.
     """
@@ -245,15 +244,15 @@ class ToolColumn:
 
     @cached_property
     def entity(self) -> str | None:
-        """The entity of the refs that it accepts; `None` for data and for alternate keys."""
+        """The entity of its refs; `None` for data and for alternate keys."""
         return None if self.key is None or self.key.alternate is not None else self.key.entity
 
     def accept(self, value: Any, *, new: bool = False) -> Any:
         """Return a JSON value as the column's Python value; refs stay text.
 
         Args:
-            value: as the model gave it.
-            new: whether it is to be stored, not only compared.
+            value: the model's value.
+            new: whether it will be stored, not only compared.
 
         Raises:
             ToolError: the value does not fit.
@@ -268,9 +267,9 @@ class LinkEnd:
     """One of the two rows that a row of an association table links.
 
     Attributes:
-        table: of the row.
-        columns: the attributes of the association table -> those that they refer to.
-        names: the relationships that have the links, with their tables.
+        table: the table of the row.
+        columns: the attributes of the association table -> the referenced attributes.
+        names: the relationships that contain the links, with their tables.
         is_writable: whether the model may change one of these.
     """
 
@@ -280,11 +279,11 @@ class LinkEnd:
     is_writable: bool
 
     def exists(self, link: Any, *conditions: Any) -> ColumnElement[bool]:
-        """Return the condition that the row is there, and meets conditions on its class.
+        """Return the condition that the row exists and matches conditions on its class.
 
         Args:
             link: the class of the association table.
-            conditions: on the class of the row.
+            conditions: conditions on the class of the row.
         """
         model = self.table.model
         pairs = (
@@ -302,18 +301,18 @@ class ToolTable:
         name: the model's name for it.
         model: the class.
         keys: its key attributes.
-        columns: by name, those of the primary key first.
+        columns: the columns by name; primary key columns come first.
         identity: the names of the primary key's attributes.
-        entity: what the refs of its rows begin with; empty for an association table.
-        verbs: what a model may do to its rows besides reading them.
-        fixed: attributes that are shown and not written, relationships included.
+        entity: the prefix of its refs; empty for an association table.
+        verbs: the allowed verbs, except reading.
+        fixed: the read-only attributes, including relationships.
         targets: the tables of related rows, by relationship.
-        kinds: the table itself and those of its subclasses, by class.
-        statements: statements that all calls share.
-        ends: what the rows of an association table link: they have no refs of their own.
+        kinds: the table itself and the tables of its subclasses, by class.
+        statements: cached statements, shared by all calls.
+        ends: the two ends of an association table, whose rows have no refs of their own.
         links: the association tables of relationships, by name.
-        own_parts: the UUIDs of a composite key that reference no row, which no model sees.
-        generated: those of them that have no default, so that new rows get random ones.
+        own_parts: the UUIDs in a composite key that reference no row; they are hidden.
+        generated: the `own_parts` without a default; new rows get random values.
     """
 
     name: str
@@ -347,7 +346,7 @@ class ToolTable:
         """Check that a model may create, update or delete rows.
 
         Raises:
-            ToolError: it may not.
+            ToolError: the verb is not allowed.
         """
         if verb not in self.verbs:
             raise read_only_table(self.name, [each for each in VERBS if each in self.verbs])
@@ -363,7 +362,7 @@ class ToolTable:
         return ROW_REF if self.own is None and not self.ends else None
 
     def visible(self) -> list[ColumnElement[bool]]:
-        """Return the conditions for rows that may be shown: both ends of a link are visible."""
+        """Return the conditions for visible rows: both ends of a link must be visible."""
         return [end.exists(self.model) for end in self.ends]
 
     @cached_property
@@ -378,7 +377,7 @@ class ToolTable:
 
     @cached_property
     def discriminator(self) -> str | None:
-        """The attribute that says which class a row is of; `None` if there is only one class."""
+        """The discriminator attribute; `None` if there is only one class."""
         mapper: Mapper[Any] = inspect(self.model).mapper
         column = mapper.polymorphic_on
         if not isinstance(column, Column):
@@ -393,7 +392,7 @@ class ToolTable:
 
     @cached_property
     def includable(self) -> list[str]:
-        """The relationships whose rows may be nested in a row; not dynamic or write-only ones."""
+        """The relationships that may be nested in a row, without dynamic and write-only ones."""
         return [
             name
             for name in self.targets
@@ -402,7 +401,7 @@ class ToolTable:
 
     @cached_property
     def hidden(self) -> frozenset[str]:
-        """The attributes that the model does not see, of subclasses too, and their labels."""
+        """The hidden attributes, including those of subclasses, and their label fields."""
         kinds = [self, *self.kinds.values()]
         names = {each.key for kind in kinds for each in inspect(kind.model).mapper.attrs}
         names.difference_update(*(kind.fields for kind in kinds))
@@ -412,7 +411,7 @@ class ToolTable:
         """Return a column.
 
         Raises:
-            ToolError: there is no such column, or none that the model may use.
+            ToolError: the column does not exist, or the model may not use it.
         """
         column = self.columns.get(name)
         if column is None:
@@ -428,7 +427,7 @@ class ToolTable:
     def key_parts(self, key: Key) -> list[Any]:
         """Return the key of a row as bound parameters, one for each primary key column.
 
-        Empty if the key is not one of a complete row, for example one column of several.
+        Empty if the key is incomplete, for example one column of several.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != len(self.identity):
@@ -440,16 +439,16 @@ class ToolTable:
         ]
 
     def statement(self, name: Hashable, make: Callable[[], Select[Any]]) -> Select[Any]:
-        """Return a cached statement: SQLAlchemy takes long to build one.
+        """Return a cached statement, because building one is slow.
 
         Args:
             name: identifies it among the statements of the table.
-            make: builds it.
+            make: the function that builds it.
         """
         statement = self.statements.get(name)
         if statement is None:
             statement = make()
-            # models choose columns freely, so the number of statements is unbounded
+            # models choose columns freely, so the number of statements would be unbounded
             if len(self.statements) < _MAX_STATEMENTS:
                 self.statements[name] = statement
         return statement
@@ -460,7 +459,7 @@ class ToolTable:
         return relationship
 
     def is_list(self, name: str) -> bool:
-        """Return whether a relationship leads to several rows."""
+        """Return whether a relationship is a collection."""
         return bool(self.relationship(name).uselist)
 
     def references(self) -> dict[str, list[str]]:
@@ -475,12 +474,11 @@ class ToolTable:
     def child_columns(self, name: str) -> dict[str, str]:
         """Return the columns of related rows that a one-to-many relationship writes.
 
-        Relating an existing row changes them, which moves the row to another parent. Empty for
-        other directions and for secondary tables.
+        Relating an existing row changes these columns and so moves the row to another parent.
+        Empty for other directions and for secondary tables.
 
         Returns:
-            the attributes of the related class -> the attribute of this class whose value each
-            gets.
+            the attributes of the related class -> the attributes of this class that they copy.
         """
         relationship = self.relationship(name)
         if relationship.direction is not ONETOMANY:
@@ -494,11 +492,11 @@ class ToolTable:
 
 
 def path_of(field: str, table: ToolTable | None) -> list[str]:
-    """Split a path at its dots, except for those in the names of columns and relationships.
+    """Split a path at its dots, except for dots in the names of columns and relationships.
 
     Args:
         field: names of relationships and of a column, with dots.
-        table: the table that the path starts at.
+        table: the table where the path starts.
     """
     names, path = field.split("."), list[str]()
     while names:
@@ -515,7 +513,7 @@ def accept_value(accept: Callable[[Any], Any], field: str, value: Any) -> Any:
     """Return a JSON value as a Python value, by the `accept` of its `Values`.
 
     Raises:
-        ToolError: it does not fit; the error names the field.
+        ToolError: the value does not fit; the error names the field.
     """
     try:
         return accept(value)
@@ -530,8 +528,8 @@ class ToolList:
     Attributes:
         name: the attribute, or the path to an inner list, with dots.
         levels: the nested lists, the outermost first.
-        tables: for each level, the table of the rows that have the list; at the end that of the
-            rows in the last level, if these are rows.
+        tables: for each level, the table of the rows that contain the list; finally the table of
+            the rows in the last level, if it contains rows.
     """
 
     name: str
@@ -545,13 +543,13 @@ class ToolList:
 
     @property
     def column(self) -> ToolColumn | None:
-        """The column that holds the innermost lists; `None` if these are rows."""
+        """The column that contains the innermost lists; `None` for lists of rows."""
         last = self.levels[-1]
         return self.tables[-1].columns[last.column] if isinstance(last, DocumentLevel) else None
 
     @property
     def entity(self) -> str | None:
-        """The entity of the integers in the innermost lists, if these are keys."""
+        """The entity of the integers in the innermost lists, if they are keys."""
         last, column = self.levels[-1], self.column
         if column is None or not isinstance(last, DocumentLevel):
             return None
@@ -559,7 +557,7 @@ class ToolList:
 
 
 def lists_of(table: ToolTable) -> list[str]:
-    """Return the attributes of a table that are lists which a model may edit."""
+    """Return the attributes of a table that are editable lists."""
     names = []
     for name in list_names(inspect(table.model).mapper):
         try:
@@ -574,7 +572,7 @@ def list_by_name(table: ToolTable, name: str) -> ToolList:
     """Return a list.
 
     Raises:
-        ToolError: there is no such list, or none that a model may edit.
+        ToolError: the list does not exist, or a model may not edit it.
     """
     try:
         levels = levels_of(table.model, name)
@@ -587,7 +585,7 @@ def list_by_name(table: ToolTable, name: str) -> ToolList:
 
 
 def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | None:
-    """Return the tables that a list's levels lead through; `None` if one may not be edited."""
+    """Return the tables of a list's levels; `None` if one may not be edited."""
     tables = [table]
     for level in levels:
         if isinstance(level, DocumentLevel):
@@ -605,7 +603,7 @@ def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | 
 
 
 def _is_read_only(table: ToolTable, name: str) -> bool:
-    """Return whether a column is shown and not writable; a hidden one is not."""
+    """Return whether a column is visible but not writable."""
     column = table.columns.get(name)
     return name in table.fixed or not (column is None or column.updatable)
 
@@ -620,12 +618,12 @@ class ToolTables:
     Args:
         models: mapped classes, or a mapping of names to classes.
         entities: the keys of the application's classes.
-        read_only: classes that a model may only read, and attributes that it may not write.
-        verbs: what a model may do to rows, by class; everything if nothing is said.
+        read_only: classes and attributes that a model may only read.
+        verbs: the verbs that a model may use, by class; all by default.
         hidden: mapped attributes that a model never sees.
         ownership: the owners of rows; their attributes are hidden too.
-        watched: classes whose hooks look at each row that is read. No association table has them
-            at an end: its rows would show what the hooks hide.
+        watched: classes with read hooks. Association tables with such an end are left out, because
+            their rows would show hidden rows.
 
     Raises:
         SetupError: two classes have the same name, an entry is not a class or attribute of the
@@ -696,7 +694,7 @@ class ToolTables:
 
     @property
     def entities(self) -> set[str]:
-        """The entities whose refs name rows of listed classes only.
+        """The entities whose refs only name rows of listed classes.
 
         If the base class of a hierarchy is not listed, a ref of its entity may name a row of any
         class.
@@ -705,11 +703,11 @@ class ToolTables:
         return {each.entity for each, root in roots if root in self._by_model and each.entity}
 
     def without_hidden(self, value: Any, table: ToolTable | None = None) -> Any:
-        """Return JSON without hidden attributes of rows, as in an answer of another toolset.
+        """Remove hidden attributes from JSON, such as an answer of another toolset.
 
         Args:
-            value: what may contain answers or arguments of tools: objects that name a table.
-            table: whose rows these are, if that is known.
+            value: JSON that may contain answers or arguments of tools: objects that name a table.
+            table: the table of the rows, if known.
         """
         if isinstance(value, list | tuple):
             return [self.without_hidden(each, table) for each in value]
@@ -740,7 +738,7 @@ class ToolTables:
         """Return a table, and check that a verb may be used on it.
 
         Raises:
-            ToolError: there is no such table, or the verb is not allowed.
+            ToolError: the table does not exist, or the verb is not allowed.
         """
         table = self._tables.get(name)
         if table is None:
@@ -754,7 +752,7 @@ class ToolTables:
         return next((self._by_model[c] for c in model.__mro__ if c in self._by_model), None)
 
     def of_table(self, table: Table) -> ToolTable | None:
-        """Return the table whose rows have values in a table of the database."""
+        """Return the tool table for a table of the database."""
         if table not in self._of_tables:
             mapped = {inspect(each.model).local_table: each for each in self}
             mapper = None if table in mapped else sqla.mapper_of_table(table)
@@ -764,13 +762,13 @@ class ToolTables:
 
     @cached_property
     def database_tables(self) -> Mapping[str, Table]:
-        """The tables of the application's database, by name with schema."""
+        """The database tables of the application, by name with schema."""
         tables = [table for each in self for table in inspect(each.model).mapper.tables]
         metadata = {id(t.metadata): t.metadata for t in tables if isinstance(t, Table)}
         return {t.fullname: t for each in metadata.values() for t in each.tables.values()}
 
     def of_entity(self, entity: str) -> ToolTable | None:
-        """Return the table whose rows an entity's refs name."""
+        """Return the table of an entity."""
         return next((table for table in self if table.entity == entity), None)
 
     def _connect(self, table: ToolTable, hidden: Attributes) -> None:
@@ -783,7 +781,7 @@ class ToolTables:
                 table.targets[relationship.key] = target
             if (
                 relationship.secondary in listed_tables
-            ):  # the secondary table is listed: its rows are written there
+            ):  # a listed secondary table is written directly
                 table.fixed.add(relationship.key)
         for each in mapper.self_and_descendants:
             if each.class_ in self._by_model:
@@ -795,9 +793,9 @@ class _Side:
     """One side of a relationship with a secondary table.
 
     Attributes:
-        table: of the rows at that side.
+        table: the table of the rows at that side.
         name: the relationship, if the class at that side has it.
-        columns: in the secondary table -> those that they refer to.
+        columns: columns of the secondary table -> the referenced columns.
         is_writable: whether the model may change the relationship.
     """
 
@@ -808,7 +806,7 @@ class _Side:
 
 
 def _is_related(one: type[Any], other: type[Any]) -> bool:
-    """Return whether a class is another, or a base or subclass of it."""
+    """Return whether two classes are equal, or one inherits from the other."""
     return issubclass(one, other) or issubclass(other, one)
 
 
@@ -832,8 +830,8 @@ def _association_tables(
 ) -> list[ToolTable]:
     """Return the tables of many-to-many relationships between listed classes.
 
-    A table with a mapped class is left out: the application may list the class. So is one whose
-    rows a session with an owner cannot read.
+    A table with a mapped class is left out, because the application may list the class. So is a
+    table that a session with an owner cannot read.
     """
     sides: dict[Table, dict[frozenset[Any], list[_Side]]] = {}
     for table in tables:
@@ -848,7 +846,7 @@ def _association_tables(
     for secondary, of_table in sides.items():
         every = [side for same in of_table.values() for side in same]
         is_offered = (
-            len(of_table) == _ENDS  # otherwise several relationships share parts of it
+            len(of_table) == _ENDS  # otherwise several relationships share parts of the table
             and sqla.mapper_of_table(secondary) is None
             and (ownership is None or ownership.knows_table(secondary))
             and not any(_is_related(side.table.model, each) for side in every for each in watched)
@@ -872,8 +870,8 @@ def _association_table(
 
 
 def _end(sides: Sequence[_Side], mapper: Mapper[Any]) -> LinkEnd:
-    """Return the end of links that several relationships have."""
-    # the base class, if relationships of subclasses lead to it too
+    """Return the end of links that several relationships share."""
+    # the base class, if subclasses have such relationships too
     side = min(sides, key=lambda each: len([*inspect(each.table.model).mapper.iterate_to_root()]))
     here = sqla.attributes_of(mapper, side.columns)
     there = sqla.attributes_of(inspect(side.table.model).mapper, side.columns.values())
@@ -886,12 +884,12 @@ def _end(sides: Sequence[_Side], mapper: Mapper[Any]) -> LinkEnd:
 
 
 def _raise_all(errors: Sequence[SetupError]) -> None:
-    """Raise the errors of all classes that cannot be used as one.
+    """Raise the errors of several classes as one error.
 
     Raises:
-        SetupError: there are errors; a single one is raised unchanged.
+        SetupError: `errors` is not empty; a single error is raised unchanged.
     """
-    texts = dict.fromkeys(map(str, errors))  # a name that two classes have is an error of both
+    texts = dict.fromkeys(map(str, errors))  # a duplicate name is an error of both classes
     if len(texts) == 1:
         raise errors[0]
     if errors:
@@ -939,7 +937,7 @@ def _shared_entities(tables: Iterable[ToolTable]) -> Iterator[SetupError]:
 def _owner_attributes(
     models: Iterable[type[Any]], entities: Entities, ownership: Ownership
 ) -> set[tuple[Mapper[Any], str]]:
-    """Return the attributes that hold the owner, except keys that name the rows."""
+    """Return the attributes that contain the owner, except keys that name the rows."""
     attributes = set()
     for model in models:
         if not ownership.knows(model):
@@ -955,7 +953,7 @@ def _owner_attributes(
 
 
 def _check_lockable(table: ToolTable) -> None:
-    """Check that rows that may be changed can be locked; rows of a UNION cannot be.
+    """Check that rows that may be changed can be locked, unlike rows of a UNION.
 
     Raises:
         SetupError: they cannot.
@@ -1044,14 +1042,14 @@ def _table(
 def _own_parts(
     mapper: Mapper[Any], keys: ClassKeys, repeated: Mapping[str, Column[Any]]
 ) -> dict[str, Column[Any]]:
-    """Return the parts of a composite key that are UUIDs and reference no row, by attribute.
+    """Return the UUIDs in a composite key that reference no row, by attribute.
 
     A ref names a row by its whole key. A ref of such a part would look like another row of the
     same table.
 
     Args:
-        mapper: of the class.
-        keys: of the class.
+        mapper: the mapper of the class.
+        keys: the keys of the class.
         repeated: the attributes of joined inheritance that repeat a key, with the base's columns.
     """
     if keys.own_entity is not None or sqla.is_association(mapper):
@@ -1070,8 +1068,8 @@ def _own_parts(
 def _inherited_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
     """Return the attributes whose values joined inheritance copies, with the columns of the base.
 
-    These are keys of the tables of subclasses. A flush writes them; a value of their own would
-    move half of the row.
+    These are keys of subclass tables. A flush writes them; setting another value would move half
+    of the row.
     """
     equal = {
         column: other
@@ -1106,12 +1104,12 @@ def _column(
     column, key = attribute.columns[0], keys.all.get(attribute.key)
     values = values_of(column.type, key)
     is_own = (is_identity or is_repeated) and keys.own_entity is not None
-    # generated values are not for the model
+    # the model must not see generated values
     is_writable = not (is_own or is_repeated or is_fixed) and _is_application_value(column, mapper)
     is_writable = is_writable and values.family != "opaque"
     nullable = not isinstance(column, Column) or bool(column.nullable)
     if is_identity and sqla.is_association(mapper):
-        nullable = False  # a link has two ends, whether or not its table has a primary key
+        nullable = False  # a link has two ends even if its table has no primary key
     return ToolColumn(
         attribute.key,
         values,
@@ -1128,7 +1126,7 @@ def _column(
 
 
 def _is_application_value(column: Any, mapper: Mapper[Any]) -> bool:
-    """Return whether the application writes a column, not the database or the mapper."""
+    """Return whether the application, not the database or the mapper, writes a column."""
     if not isinstance(column, Column) or column.computed is not None:
         return False
     if column.identity is not None and column.identity.always:
@@ -1138,7 +1136,7 @@ def _is_application_value(column: Any, mapper: Mapper[Any]) -> bool:
 
 
 def _has_default(column: Any) -> bool:
-    """Return whether a column gets a value if a new row has none."""
+    """Return whether a column has a default for new rows."""
     defaults: Sequence[Any] = (column.default, column.server_default, column.identity)
     return any(each is not None for each in defaults) or (
         column.primary_key and column.autoincrement is True
