@@ -229,7 +229,7 @@ class RowReader:
         return rows, rendering.cut
 
     def _columns(self, table: ToolTable, refs: Sequence[str]) -> list[str]:
-        """Return all fields of some rows, with the paths of related rows; and the label."""
+        """Return the fields of all given rows, with paths of related rows, and the label."""
         names = {table.ref_field: None}
         for ref in refs:
             fields = self._wanted[ref]

@@ -332,7 +332,7 @@ class Keeper(_Supervisor):
             if self._token and self.plan.token != self._token:
                 raise HeldBackError(plan_changed(self.plan.summary).to_json())
         if self._journal is not None and (named or recorder.unseen):
-            with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
+            with sqla.unconfined_lookup(call.session):  # reads the registry, not rows of the owner
                 new = self._new(recorder.unseen, answer)
                 self._doing = store_call(call, recorder, new, self._entries(named))
         return answer
@@ -377,7 +377,7 @@ class Approver(_Supervisor):
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """See `Supervisor.finish`; simultaneous approvals wait for each other here."""
         self.plan, named = self._make_plan(call, recorder, answer)
-        with sqla.unconfined_lookup(call.session):  # of the registry, not of the owner's rows
+        with sqla.unconfined_lookup(call.session):  # reads the registry, not rows of the owner
             return self._decide(call, recorder, self.plan, named, answer)
 
     def _decide(
@@ -417,7 +417,7 @@ class Approver(_Supervisor):
 def store_call(
     call: Call, recorder: Recorder, new: NewCall, changes: Sequence[ChangeEntry]
 ) -> int | None:
-    """Store a call in its own transaction; return its number if that is another database's."""
+    """Store a call in its own transaction; return its number, if in another database."""
     calls = call.conversation.calls
     connection = calls.shared(recorder.connections)
     if connection is not None:
@@ -652,7 +652,7 @@ class CallRecord:
         at: the time of the call.
         seconds: its duration; `None` if it was not executed.
         changes: its changes to rows that the model may use.
-        is_complete: whether `changes` contains all of them; see `BoundToolset.history`.
+        is_complete: whether `changes` includes the last of them; see `BoundToolset.history`.
         plan: the plan that a person was shown; `None` without approval.
         answer: the answer to the model, as JSON values; `None` if it is not kept. It is kept for
             calls that waited for a person, or have a `call_id`.

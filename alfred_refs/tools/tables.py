@@ -184,7 +184,7 @@ def _with_foreign_keys(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[
     yield from sharing_secondary(mapper, name)
 
 
-_ROWS = ("rows", "data", "totals")  # the parts of answers and arguments that contain rows of the table
+_ROWS = ("rows", "data", "totals")  # parts of answers and arguments that contain rows
 
 ROW_REF = "_ref"
 """The field with the ref of a row whose primary key has several columns."""
@@ -238,7 +238,7 @@ class ToolColumn:
         return self.quoted(value)
 
     def quoted(self, value: Any) -> Any:
-        """Return a document, or an item of one; a text that spells a document as `QuotedText`."""
+        """Return a document or an item of one, with a text that looks like one as `QuotedText`."""
         is_quoted = self.values.family == "json" and isinstance(value, str)
         return QuotedText(value) if is_quoted and spells_document(value) else value
 
@@ -772,7 +772,7 @@ class ToolTables:
         return next((table for table in self if table.entity == entity), None)
 
     def _connect(self, table: ToolTable, hidden: Attributes) -> None:
-        """Fill in the tables that a table's relationships lead to, and those of its subclasses."""
+        """Fill in the target tables of a table's relationships, and its subclasses' tables."""
         mapper: Mapper[Any] = inspect(table.model).mapper
         listed_tables = {inspect(each.model).local_table for each in self}
         for relationship in mapper.relationships:

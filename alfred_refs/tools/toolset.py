@@ -114,21 +114,21 @@ if TYPE_CHECKING:
     from alfred_refs.tools.bound import Sessions
     from alfred_refs.tools.sql.tool import QueryTool
 
-_ATTEMPTS = 3  # to do what was planned, while others change the rows
-_LONGEST = 2_000  # characters of a text in an error, which may repeat the model's arguments
+_ATTEMPTS = 3  # attempts to execute a plan while others change the rows
+_LONGEST = 2_000  # characters of a text in an error, which may quote the model's arguments
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _code_of(answer: Answer) -> str | None:
-    """Return the code of the error in an answer; `None` if there is none."""
+    """Return the code of the error in an answer; `None` without an error."""
     error = answer.get("error")
     return error.get("code") if isinstance(error, dict) else None
 
 
 def _rows_in(answer: Answer) -> int | None:
-    """Return how many rows an answer is about; `None` if it is about none."""
+    """Return the number of rows of an answer; `None` for an answer without rows."""
     count, rows = answer.get("count"), answer.get("rows")
     if isinstance(count, int):
         return count
@@ -140,41 +140,41 @@ class Toolset:
 
     Args:
         models: the classes, or a mapping of names to classes; the default name is the table's.
-        owner: whose rows are whose. Sessions that call the tools must have an owner of it, and no
+        owner: the ownership of rows. Sessions that call the tools must have an owner of it, and no
             model sees or names the owner.
-        policy: the registry's, if it has one of its own.
+        policy: the policy of the registry, if it is not the default.
         hooks: hooks of the application, by class.
-        read_only: classes that a model may only read, and attributes that are shown and not
-            written; of a many-to-many relationship, the reverse one too.
+        read_only: classes and attributes that a model may only read; for a many-to-many
+            relationship, list the reverse one too.
         verbs: by class, which of `"create"`, `"update"` and `"delete"` a model may use; all of
             them by default.
         hidden: mapped attributes that a model never sees.
         labels: whether refs to other rows come with the labels of these rows: next to each
             (`"inline"`), once in each answer (`"legend"`), or not at all (`"none"`).
-        deduplicate: by class, the attributes that identify new rows of one call: of several equal
-            ones the last wins, and `merged` in the answer reports it.
-        limits: how much an answer shows.
-        max_written: how many rows one call may change. Rows of a list that only move are not
-            counted.
-        expect: whether a write must (`"required"`) or may (`"optional"`) give the labels of the
+        deduplicate: by class, the attributes that identify duplicates among the new rows of one
+            call: the last duplicate wins, and `merged` in the answer reports it.
+        limits: the limits of answers.
+        max_written: the maximum number of rows that one call may change. Rows that only move in a
+            list are not counted.
+        expect: whether a write must (`"required"`) or may (`"optional"`) repeat the labels of the
             rows that it names by refs, in `expect` and next to refs in data. One wrong digit in a
             ref may otherwise change another row.
-        drafts: whether a model may keep rows as drafts, and use those of the application; without
-            them it never learns that there are any.
+        drafts: whether a model may keep rows as drafts, and use drafts of the application;
+            otherwise drafts are invisible to it.
         sql: whether a model may use SELECT (`db_query`), which needs the extra `sql`; or the
             immutable functions that it may call in addition: `{"similarity": "text text ->
             double"}`.
-        consent: which writes a person must approve: by class the verbs, or `"all"`, whether the
-            call names the rows or they go along; or a function of the `Plan`.
-        consent_expires: how long they wait; `None` for ever.
+        consent: the writes that a person must approve: by class, verbs or `"all"`, including side
+            effects on rows that the call does not name; or a function of the `Plan`.
+        consent_expires: how long calls wait for approval; `None` for ever.
 
     Attributes:
-        tables: what a model may use.
-        ownership: whose rows are whose.
+        tables: the tables that a model may use.
+        ownership: the ownership of rows.
         drafts: whether a model may keep and use drafts.
-        expect: whether a write must or may give labels.
+        expect: whether a write must or may repeat labels.
         functions: `db_query` and the application's own tools, by name.
-        consent: which writes a person must approve; `None` for none.
+        consent: the writes that a person must approve; `None` for no writes.
 
     Raises:
         SetupError: the arguments contradict each other.
@@ -246,7 +246,7 @@ class Toolset:
             self.functions["db_query"] = _query_tool(self._setting, own)
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
-        """Return a value derived from these tools; it is made once and cached by name."""
+        """Return a value derived from these tools, cached by name."""
         if name not in self._memos:
             self._memos[name] = make()
         made: _T = self._memos[name]
@@ -268,13 +268,13 @@ class Toolset:
 
         The model's definition of the tool has its name, the first paragraph of its docstring, and
         the types of its parameters. Parameters of a session class or of `Conversation` are filled
-        in by the call, and no model sees them. A model that gives null for a parameter with a
-        default leaves it out.
+        in by the call, and no model sees them. Null for a parameter with a default means that the
+        argument is omitted.
 
         Args:
-            function: with types; `async def` for asynchronous sessions.
+            function: a function with annotations; `async def` for asynchronous sessions.
             name: the tool's name; the function's by default.
-            read_only: whether it changes nothing.
+            read_only: whether the function only reads.
 
         Raises:
             SetupError: the name is taken, or the function lacks a docstring or a type.
@@ -300,24 +300,24 @@ class Toolset:
         Returns:
             JSON values: rows as `{"table", "rows", "count", ...}`, or, for an error that the model
             can correct, `{"error": {"code", "message", ...}}`; nothing was changed then. A call
-            that needs a person is `{"pending": {"call", ...}}`, and was not done yet.
+            that needs a person returns `{"pending": {"call", ...}}` and has changed nothing yet.
 
         Raises:
-            SetupError: the session is in no conversation, in one of a registry with another
-                policy, or does not have the owner that the toolset requires.
+            SetupError: the session has no conversation, a conversation of a registry with another
+                policy, or not the owner that the toolset requires.
         """
         return self.run(session, Request(str(tool), arguments))
 
     def run(self, session: RefSession, request: Request, journal: Journal | None = None) -> Answer:
-        """Call a tool as `call` does, with what is known of who calls, and of what is kept."""
+        """Call a tool like `call`, with details of the caller and the history."""
         if not isinstance(session, RefSession):
             raise SetupError(
                 f"a tool was called on a {type(session).__name__}",
                 "give a RefSession, or await call_async() with an AsyncRefSession",
             )
-        chat, tool = self._view_of(session), request.tool  # clients pass any value
+        chat, tool = self._view_of(session), request.tool  # clients may pass any value
         if session.in_transaction():
-            # errors of the application's pending changes are not the model's
+            # errors of the application's pending changes are not the model's mistakes
             session.flush()
         with self._calling(chat, request) as answered:
             with session.activity() as seen, preserve_transaction(session):
@@ -339,18 +339,18 @@ class Toolset:
             return answer
 
     def known(self, tool: str) -> str | None:
-        """Return the name of a tool, and `None` for one that is none: it may be any text."""
+        """Return the name of a tool; `None` if no tool has the name, which may be any text."""
         return tool if tool in TOOLS or tool in self.functions else None
 
     @contextmanager
     def _calling(
         self, chat: SessionConversation, request: Request
     ) -> Iterator[Callable[[Answer], None]]:
-        """Record a call in the telemetry; yield what is to be called with its answer."""
+        """Record a call in the telemetry; yield a function to call with its answer."""
         tool = self.known(request.tool)
         arguments = request.json_arguments() if chat.telemetry.hears_calls else None
         table = table_named(self.tables, arguments)
-        name = None if table is None else table.name  # no text of the model, which may have a key
+        name = None if table is None else table.name  # a model's text may contain a key
         user, call_id, turn = request.user, request.call_id, chat.known_turn
         started = StartedCall(tool, chat.id, name, user, call_id, turn)
         with chat.telemetry.calling(started) as answered:
@@ -363,7 +363,7 @@ class Toolset:
         request: Request,
         journal: Journal | None,
     ) -> Answer:
-        """Return the answer of a write that is kept, or may need a person."""
+        """Execute a write that is kept in the history, or may need a person."""
         entry, request = known_call(chat, request)
         if entry is not None:
             return answer_of(entry)
@@ -375,7 +375,7 @@ class Toolset:
                     return self._ask(chat, request, plan)
                 if token and plan.refusal is None and plan.token != token:
                     return plan_changed(plan.summary).to_json()
-                # a refused call is refused again, with refs that exist: a plan mints none
+                # call again for an error with existing refs, because a plan mints no refs
                 token = plan.token
             keeper = Keeper(request, journal, token)
             answer = self.supervise(session, request, keeper)
@@ -388,7 +388,7 @@ class Toolset:
         """Store a call that needs approval, and return its pending answer, or `None`.
 
         Args:
-            session: of the conversation.
+            session: a session in the conversation.
             request: the call; see `BoundToolset.ask`.
         """
         if self.consent is None or self.reads(request.tool):
@@ -405,7 +405,7 @@ class Toolset:
     def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
         """Store a call that needs a person, and return its answer.
 
-        The same call that waits already is not stored again.
+        A call that is waiting already is not stored again.
         """
         for each in chat.calls.select(states=["waiting"]):
             same = (each.tool, each.arguments, each.token)
@@ -425,7 +425,7 @@ class Toolset:
         return pending_answer(chat.calls.add(stored).number, plan)
 
     def plan(self, session: RefSession, request: Request) -> Plan:
-        """Return what a call would do; see `BoundToolset.plan`."""
+        """Return the plan of a call; see `BoundToolset.plan`."""
         planner, chat = Planner(request), self._view_of(session)
         session.info[PLANNED] = True
         try:
@@ -456,22 +456,22 @@ class Toolset:
     def supervise(
         self, session: RefSession, request: Request, supervisor: Supervisor | None
     ) -> Answer:
-        """Return the answer of a call, about which a supervisor decides before the commit."""
+        """Execute a call under a supervisor, which decides before the commit."""
         call = Call(self._setting, session, self._view_of(session), supervisor)
         return self._answer(call, request.tool, request.arguments)
 
     def reread(
         self, session: RefSession, wanted: Mapping[str, Fields], nested: Mapping[str, Fields]
     ) -> CurrentRows:
-        """Return rows as `db_read` would show them now; prompts are made of them.
+        """Return rows as `db_read` would show them now, for prompts.
 
         One statement for each table, and one for the labels of each table that refs lead to.
         Nothing is recorded as activity.
 
         Args:
             session: a session in the conversation.
-            wanted: by ref, the names of the columns and relationships to show.
-            nested: the same of rows that may stand inside of others.
+            wanted: the names of the columns and relationships to show, by ref.
+            nested: the same for rows that may be nested in others.
 
         Raises:
             SetupError: as for `call`.
@@ -488,14 +488,14 @@ class Toolset:
             ):
                 return RowReader(call, wanted, nested).read()
         except Exception as error:
-            session.hide_keys(error)  # a hook's exception may contain keys
+            session.hide_keys(error)  # an exception of a hook may contain keys
             raise
 
     @property
     def masked(self) -> frozenset[str]:
         """The entities of rows whose values an `after_read` may hide.
 
-        The registry has their labels as they are in the rows.
+        The registry stores their labels unchanged.
         """
         masks = self._setting.read_hooks.may_mask
         return self.memo(
@@ -505,13 +505,13 @@ class Toolset:
     def drafts_of(
         self, conversation: Conversation, drafts: Iterable[Draft] | None = None
     ) -> list[Draft]:
-        """Return drafts as a model sees them, without hidden columns and keys.
+        """Return drafts for a model, without hidden columns and keys.
 
         At most three round trips to the registry; empty if the tools have no drafts.
 
         Args:
             conversation: the conversation.
-            drafts: some of it; all that are pending if not given.
+            drafts: drafts of the conversation; by default, all pending ones.
         """
         if not self.drafts:
             return []
@@ -571,7 +571,7 @@ class Toolset:
                 error = call.conversation.unknown_error(error.ref, error.expected)
             fault = fault_of(error, tool, of, self.tables.entities, time_limit=slow)
             if fault is None:
-                call.session.hide_keys(error)  # a hook's exception may contain keys
+                call.session.hide_keys(error)  # an exception of a hook may contain keys
                 raise
             refusal: Answer = replace_keys(
                 fault.to_json(), call.conversation, self.tables.shown, _LONGEST
@@ -579,7 +579,7 @@ class Toolset:
             return refusal
 
     def _type_of(self, tool: str) -> ArgumentType:
-        """Return the type of a tool's arguments; of an unknown tool, any."""
+        """Return the type of a tool's arguments; any type for an unknown tool."""
 
         def make() -> ArgumentType:
             return argument_type_of(self.functions[tool].parameters)
@@ -591,7 +591,7 @@ class Toolset:
     def _call_function(
         self, call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair
     ) -> Answer:
-        """Return the answer of a function tool: JSON without keys."""
+        """Call a function tool, and return its answer as JSON without keys."""
         for path in repair.removed:
             raise misplaced_nul(path)
         answer: Answer = replace_keys(
@@ -600,14 +600,14 @@ class Toolset:
         return answer
 
     def _table_of_error(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
-        """Return the table that an error of the database names, if the call writes several."""
+        """Return the table that a database error names, if the call writes several tables."""
         if not isinstance(error, DBAPIError) or not isinstance(arguments, DbCreate | None):
             return None
         of = driver_error_fields(error).get("table_name")
         return next((table for table in self.tables if of in table.database_names), None)
 
     async def call_async(self, session: AsyncRefSession, tool: str, arguments: Any) -> Answer:
-        """Do what `call` does, with an asynchronous session.
+        """Call a tool like `call`, with an asynchronous session.
 
         Args:
             session: as for `call`.
@@ -632,7 +632,7 @@ class Toolset:
         by: Actor | None = "model",
         journal: Journal | bool | None = None,
     ) -> BoundToolset:
-        """Return the same tools with a session of its own for each call.
+        """Return the same tools with a separate session for each call.
 
             desk = toolset.bind(sessions, registry=registry)
             desk.call("chat-7", user.id, "db_read", {"table": "orders"}).text
@@ -641,18 +641,18 @@ class Toolset:
             sessions: a `sessionmaker` of `RefSession`, or an `async_sessionmaker` of
                 `AsyncRefSession`.
             registry: opens the conversations.
-            by: on whose behalf calls are made; their activity is then kept for prompts. `None`
-                keeps nothing, and saves a round trip a call.
-            journal: whether writes are kept with what they have changed, for `history` and `undo`,
-                and how long.
+            by: the party that calls, for the activity, which is then kept for prompts. `None`
+                keeps no activity, and saves a round trip per call.
+            journal: whether, and how long, to keep writes and their changes for `history` and
+                `undo`.
 
         Raises:
-            SetupError: `sessions` makes other sessions.
+            SetupError: `sessions` makes sessions of another class.
         """
         return BoundToolset(self, sessions, registry, by=by, journal=journal)
 
     def reads(self, tool: str) -> bool:
-        """Return whether a tool changes nothing.
+        """Return whether a tool only reads.
 
         Args:
             tool: its name.
@@ -666,14 +666,14 @@ class Toolset:
         Args:
             form: the client's format: `"openai"` (chat completions), `"anthropic"` (messages),
                 `"mcp"` (a server's list), or `"json_schema"` (a document for each tool).
-            describe: whether the tables are described in them; not needed if the prompt has the
+            describe: whether to describe the tables in them; not needed if the prompt contains the
                 text of `describe`.
 
         Returns:
-            one for each tool that may be used: without a writable table, only `db_read`.
+            one definition per usable tool: without a writable table, only `db_read`.
 
         Raises:
-            SetupError: there is no such format.
+            SetupError: the format is unknown.
         """
         own = [
             (each.name, each.description, each.schema(self.tables), hints_of(reads=each.reads))
@@ -682,7 +682,7 @@ class Toolset:
         return schemas_of(self._setting, form, own, describe=describe)
 
     def filter_kinds(self, tool: str = "db_read") -> list[dict[str, Any]]:
-        """Return a JSON schema for each kind of filter that a tool takes, for a prompt.
+        """Return a JSON schema for each kind of filter of a tool, for a prompt.
 
         Args:
             tool: its name.
@@ -693,10 +693,10 @@ class Toolset:
         """Return a description of tables for a prompt: lines of text.
 
         Args:
-            tables: their names, as a model knows them; `None` for all.
+            tables: the model's names of the tables; `None` for all.
 
         Raises:
-            ToolError: there is no table of one of the names.
+            ToolError: a table does not exist.
         """
         if tables is None:
             return description_of(self.tables, self._setting.filled_by_hooks)
@@ -728,7 +728,7 @@ class Toolset:
 
 def _query_tool(setting: Setting, functions: Mapping[str, str]) -> QueryTool:
     try:
-        from alfred_refs.tools.sql.tool import QueryTool  # noqa: PLC0415  # it is loaded only where it is wanted
+        from alfred_refs.tools.sql.tool import QueryTool  # noqa: PLC0415  # imported only if enabled
     except ModuleNotFoundError as error:
         raise SetupError(
             f"sql=True needs a parser ({error.name})", "install alfred-refs[sql]"
@@ -739,7 +739,8 @@ def _query_tool(setting: Setting, functions: Mapping[str, str]) -> QueryTool:
 def _run_call(call: Call, arguments: Arguments) -> Answer:
     """Run a verb in one transaction, and return the answer.
 
-    If another call has saved the same drafts meanwhile, it is run once more: they are rows now.
+    If another call has saved the same drafts meanwhile, run the verb again: the drafts are rows
+    now.
     """
     act = partial(_answer, call, arguments)
     writes = not (isinstance(arguments, DbRead) or getattr(arguments, "preview", False))
@@ -755,14 +756,14 @@ def _run_call(call: Call, arguments: Arguments) -> Answer:
 
 
 def _any_saved(call: Call, arguments: DbCreate) -> bool:
-    """Return whether drafts that could not be saved are rows by now: another call was first."""
+    """Return whether another call has saved one of the drafts first."""
     refs = [ref for each in (arguments, *arguments.also) for ref in each.drafts]
     drafts = call.conversation.read_drafts(refs) if refs else []
     return any(draft.saved is not None for draft in drafts)
 
 
 def _answer(call: Call, arguments: Arguments) -> Answer:
-    """Return the answer of a verb: JSON without keys."""
+    """Run a verb, and return its answer as JSON without keys."""
     arguments = check_expectations(call, arguments)
     match arguments:
         case DbRead():

@@ -1,7 +1,7 @@
-"""Undo: the opposite of what calls have changed, as one call of its own.
+"""Undo: revert the changes of calls, as a separate call.
 
-The changes of the calls are folded into one for each row: its values before the first of them, and
-after the last. Then the rows are locked and compared with what the calls have left:
+The changes of the calls are folded into one for each row: its values before the first call and
+after the last. Then the rows are locked and compared with their values after the last call:
 
 >>> kept = toolset.bind(sessions, registry=registry, journal=True)
 >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
@@ -11,17 +11,17 @@ after the last. Then the rows are locked and compared with what the calls have l
 >>> kept.undo("chat-7", call=1, by="ann").summary
 'Create 1 recipe, 2 lines.'
 
-- Only the columns that the calls have written are compared and written. What others have changed
-  in other columns stays.
-- Deleted rows come back with their keys, so that their refs work again, and before the rows that
-  refer to them.
+- Only the columns that the calls have written are compared and written. Changes by others in other
+  columns stay.
+- Deleted rows are restored with their keys, so that their refs work again, and before the rows
+  that refer to them.
 - If a later change would be lost, nothing is undone, and the error names the rows.
 
-Values are written as the text in which they are kept, in the type that the column has in the
-database, so that custom types of the application take no part.
+Values are written from their stored text, cast to the type of the column in the database, so
+custom types of the application are not used.
 
-Limits: PostgreSQL only. Numbers of sequences are not given back, and what triggers write is left
-to them; the time zone is UTC meanwhile.
+Limits: PostgreSQL only. Sequences are not reset, and writes of triggers are not reverted; the time
+zone is UTC during an undo.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _COLUMNS = text("""
 
 @dataclass(frozen=True, slots=True)
 class ChangedRow:
-    """What was done to one row, by one or several calls.
+    """The change of one row by one or several calls.
 
     Attributes:
-        table: of the row.
+        table: the table of the row.
         key: its primary key, as text.
-        before: its values before, or those that were changed; `None` for a new row.
-        after: its values after; `None` for a row that was deleted.
-        name: as a person knows it.
-        ref: of the row; `None` if it has none.
+        before: its values before the change, at least of changed columns; `None` for a new row.
+        after: its values after the change; `None` for a deleted row.
+        name: its name for people.
+        ref: the ref of the row; `None` if it has no ref.
         is_kept: whether its values are still kept.
     """
 
@@ -71,11 +71,11 @@ class ChangedRow:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the row is as it was before."""
+        """Whether the row existed neither before nor after."""
         return self.is_kept and self.before is None and self.after is None
 
     def then(self, later: ChangedRow) -> ChangedRow:
-        """Return what this and a later change have done together."""
+        """Combine this change with a later one."""
         before, after = self.before, later.after
         if later.before is not None and before is not None:
             kept_before = {n: v for n, v in before.items() if n in (self.after or ())}
@@ -91,11 +91,11 @@ class _Batch:
     """Rows of one table that one statement reads or writes.
 
     Attributes:
-        table: of the rows.
-        rows: all of them changed alike, in the same columns.
-        key: the names of the columns that name a row.
-        where: SQL that the rows meet.
-        parameters: of it: a list of keys for each column.
+        table: the table of the rows.
+        rows: the rows, all with the same action and changed columns.
+        key: the names of the columns that identify a row.
+        where: the SQL condition that selects the rows.
+        parameters: the parameters of `where`: a list of keys for each column.
     """
 
     table: Table
@@ -105,9 +105,9 @@ class _Batch:
     parameters: Mapping[str, Sequence[str | None]]
 
     def by_row(self, images: Iterable[Image]) -> dict[int, Image]:
-        """Return the images of the rows, by their ids in Python."""
+        """Return the images of the rows, by `id()` of the row."""
         ids = {tuple(row.key.values()): id(row) for row in self.rows}
-        # a key may be equal to another for the database, and have another text, as of `citext`
+        # keys that are equal in the database may differ as text, such as `citext`
         found = ((ids.get(tuple(image[name] for name in self.key)), image) for image in images)
         return {number: image for number, image in found if number is not None}
 
@@ -121,13 +121,13 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """SQL for the values that the rows of a batch get.
+    """SQL for the new values of the rows of a batch.
 
     Attributes:
-        names: of the columns.
-        values: of the columns, in the types that the database has.
-        rows: what gives the values: a row for each row of the batch.
-        where: what joins them to the rows of the table.
+        names: the names of the columns.
+        values: their expressions, in the types of the database.
+        rows: the FROM element with the values, one row for each row of the batch.
+        where: the condition that joins it to the rows of the table.
         parameters: a list for each column.
     """
 
@@ -142,9 +142,9 @@ class Undo:
     """Undoes changes, in the transaction of a call.
 
     Args:
-        session: in a transaction; only its connection is used.
-        recorder: of the call: it is told what is changed.
-        rows: what is to be undone: see `fold`.
+        session: a session in a transaction; only its connection is used.
+        recorder: the recorder of the call, which notes the changes.
+        rows: the changes to undo; see `fold`.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Undo:
         """Undo the changes.
 
         Raises:
-            ToolError: later changes would be lost, or a row cannot come back.
+            ToolError: later changes would be lost, or a row cannot be restored.
         """
         with self._session.unconfined():
             connection = self._session.connection()
@@ -177,10 +177,10 @@ class Undo:
                 raise undo_conflict([*dict.fromkeys(self._conflicts)])
             self._apply(connection)
 
-    # Whether it may be done
+    # Checks
 
     def _check(self, connection: Connection) -> None:
-        """Lock the rows, and collect what stands against undoing their changes."""
+        """Lock the rows, and collect the conflicts with undoing their changes."""
         usable = [row for row in self._rows if self._is_usable(connection, row)]
         images: dict[int, Image] = {}
         foreign: set[int] = set()
@@ -205,7 +205,7 @@ class Undo:
         self._check_references(connection, usable)
 
     def _is_usable(self, connection: Connection, row: ChangedRow) -> bool:
-        """Return whether the values that were kept of a row are enough to undo its change."""
+        """Return whether the kept values of a row suffice to undo its change."""
         columns = self._columns_of(connection, row.table)
         missing = [n for n in {**(row.before or {}), **row.key} if n not in columns]
         lost = [name for name in columns if self._is_lost(row, name)]
@@ -218,7 +218,7 @@ class Undo:
         return row.is_kept and not missing and not lost
 
     def _is_lost(self, row: ChangedRow, name: str) -> bool:
-        """Return whether a value is needed that was not kept."""
+        """Return whether a required value was not kept."""
         before, after = row.before, row.after
         if before is None or (row.table, name) in self._generated:
             return False
@@ -231,7 +231,7 @@ class Undo:
         )
 
     def _foreign(self, connection: Connection, batch: _Batch) -> set[int]:
-        """Return which rows of a batch are not the owner's, by their ids in Python."""
+        """Return the rows of a batch that belong to other owners, by `id()` of the row."""
         owner = self._session.owner
         if owner is None:
             return set()
@@ -243,7 +243,7 @@ class Undo:
         return {*batch.by_row(images_of(batch.table).images(found).values())}
 
     def _check_references(self, connection: Connection, rows: Iterable[ChangedRow]) -> None:
-        """Collect the rows that refer to rows which were new, and would go with them or block."""
+        """Collect rows that refer to created rows, and would be deleted with them or block."""
         going = [row for row in rows if row.before is None]
         changed = {(row.table, *row.key.items()) for row in self._rows}
         for batch in self._batches(connection, going):
@@ -264,10 +264,10 @@ class Undo:
                             name = batch.referred(elements, image)
                             self._conflicts.append(f"a row of {table.name} refers to {name}")
 
-    # Doing it
+    # Writes
 
     def _apply(self, connection: Connection) -> None:
-        """Write the rows: those that come back first, or, where they collide, those that go."""
+        """Write the rows: restored rows first, or deletions first if they collide."""
         connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
         steps = (
             (self._insert, self._update, self._delete),
@@ -290,7 +290,7 @@ class Undo:
         self._check_done(connection)
 
     def _check_done(self, connection: Connection) -> None:
-        """Check that triggers have let rows come and go, and that they are the owner's."""
+        """Check that triggers have not prevented writes, and that the owner owns restored rows."""
         for batch in self._batches(connection, self._rows):
             found = self._read(connection, batch)
             images, foreign = batch.by_row(found.values()), self._foreign(connection, batch)
@@ -305,7 +305,7 @@ class Undo:
                 self._recorder.note(connection, batch.table, found, new=True)
 
     def _insert(self, connection: Connection) -> None:
-        """Insert the rows that were deleted; a reference that comes too early is set later."""
+        """Insert the deleted rows; references to rows that follow are set later."""
         order = ordered({row.table for row in self._rows})
         rows = [row for row in self._rows if row.after is None and row.before is not None]
         rows.sort(key=lambda row: order.index(row.table))
@@ -337,7 +337,7 @@ class Undo:
         rows.sort(key=lambda row: -order.index(row.table))
         for batch in self._batches(connection, rows):
             statement = f"DELETE FROM {self._name(connection, batch.table)} WHERE {batch.where}"
-            connection.execute(text(statement), batch.parameters)  # may be gone with another
+            connection.execute(text(statement), batch.parameters)  # may be deleted already
 
     def _write_new(self, connection: Connection, batch: _Batch, early: Collection[str]) -> None:
         given = self._given(connection, batch, batch.rows[0].before or {}, without=early)
@@ -367,7 +367,7 @@ class Undo:
     def _send(
         self, connection: Connection, batch: _Batch, statement: str, parameters: Mapping[str, Any]
     ) -> None:
-        """Send a statement that writes the rows of a batch, each of them once."""
+        """Execute a statement that writes each row of a batch once."""
         name = self._name(connection, batch.table)
         keys = ", ".join(f"CAST({name}.{_quoted(key)} AS TEXT)" for key in batch.key)
         done = connection.execute(text(f"{statement} RETURNING {keys}"), parameters)
@@ -379,7 +379,7 @@ class Undo:
     # SQL
 
     def _columns_of(self, connection: Connection, table: Table) -> dict[str, str]:
-        """Return the types of a table's columns, as the database has them."""
+        """Return the database types of a table's columns."""
         if table not in self._columns:
             name = self._name(connection, table).replace("\\:", ":")
             found = connection.execute(_COLUMNS, {"name": name}).all()
@@ -388,7 +388,7 @@ class Undo:
         return self._columns[table]
 
     def _batches(self, connection: Connection, rows: Iterable[ChangedRow]) -> Iterator[_Batch]:
-        """Yield rows that one statement reads or writes: of one table, and changed alike."""
+        """Yield batches of rows for one statement each: same table, action and changed columns."""
         groups: dict[Any, list[ChangedRow]] = {}
         for row in rows:
             alike = (row.table, row.before and (*row.before,), row.after is None)
@@ -400,7 +400,7 @@ class Undo:
             given = f"unnest({arrays}) AS given ({', '.join(values)})"
             same = self._is_given(connection, table, key)
             where = f"EXISTS (SELECT 1 FROM {given} WHERE {same})"
-            if table.primary_key:  # in this form an index is used
+            if table.primary_key:  # this form can use an index
                 name, types = self._name(connection, table), self._columns_of(connection, table)
                 own = ", ".join(f"{name}.{_quoted(k)}" for k in key)
                 typed = ", ".join(f"CAST(key_{n} AS {types[k]})" for n, k in enumerate(key))
@@ -408,11 +408,11 @@ class Undo:
             yield _Batch(table, changed, key, where, values)
 
     def _is_given(self, connection: Connection, table: Table, key: Sequence[str]) -> str:
-        """Return the SQL that a row has a given key."""
+        """Return the SQL condition that joins the rows of a table to their keys."""
         name, types = self._name(connection, table), self._columns_of(connection, table)
         return " AND ".join(
             f"{name}.{_quoted(k)} = CAST(given.key_{n} AS {types[k]})"
-            if table.primary_key  # not all types have an equality
+            if table.primary_key  # not all types have an `=` operator
             else f"CAST({name}.{_quoted(k)} AS TEXT) IS NOT DISTINCT FROM given.key_{n}"
             for n, k in enumerate(key)
         )
@@ -425,13 +425,13 @@ class Undo:
         *,
         without: Collection[str] = (),
     ) -> _Given:
-        """Return SQL for the values of a batch before the changes, without generated ones.
+        """Return SQL for the values of a batch before the changes, without generated columns.
 
         Args:
-            connection: of the transaction.
+            connection: the connection of the transaction.
             batch: the rows.
-            names: of the columns.
-            without: those that are null.
+            names: the names of the columns.
+            without: the columns to set to null.
         """
         types = self._columns_of(connection, batch.table)
         names = [name for name in names if (batch.table, name) not in self._generated]
@@ -458,7 +458,7 @@ class Undo:
         return images.images(connection.execute(statement, batch.parameters))
 
     def _name(self, connection: Connection, table: Table) -> str:
-        """Return the quoted name of a table, under the connection's `schema_translate_map`."""
+        """Return the quoted name of a table, with the connection's `schema_translate_map`."""
         schemas = connection.get_execution_options().get("schema_translate_map") or {}
         schema = schemas.get(table.schema, table.schema)
         return ".".join(_quoted(each) for each in (schema, table.name) if each is not None)
@@ -470,19 +470,19 @@ def _has_value(row: ChangedRow, names: Iterable[str]) -> bool:
 
 
 def _quoted(name: str) -> str:
-    """Return a quoted name for `text`, which doubles percent signs where the driver wants that."""
+    """Return a quoted name for `text()`, which doubles percent signs if the driver requires it."""
     return '"' + name.replace('"', '""').replace(":", "\\:") + '"'
 
 
 def fold(changes: Iterable[ChangeEntry], tables: Mapping[str, Table]) -> Iterator[ChangedRow]:
-    """Yield what calls have done to each row together.
+    """Combine the changes of calls to each row.
 
     Args:
-        changes: of the calls, in order.
-        tables: of the application, by name.
+        changes: the changes of the calls, in order.
+        tables: the application's tables, by name.
 
     Raises:
-        ToolError: a table is not known any more.
+        ToolError: a table does not exist any more.
     """
     rows: dict[tuple[str, str], ChangedRow] = {}
     for change in changes:

@@ -1,17 +1,17 @@
-"""Read hooks for rows that a call reaches by way of others.
+"""Read hooks for rows that a call reaches through other rows.
 
 A read of a table calls the table's hooks (`reading`). The same rows also appear inside other rows,
 as items of a list, in answers of writes, as labels of refs, and through a base class or a
 subclass; and a filter by a path tests them. `Visibility` calls their hooks there:
 
 - `before_read` is called once a call and table, with a `Reading` whose `nested` is true and whose
-  arguments name only the table. What it adds becomes a condition of every statement that reaches
-  such rows (`conditions`), writes included: a model writes only what it could read.
+  arguments name only the table. Its conditions are added to every statement that reaches such rows
+  (`conditions`), including writes: a model can only write rows that it could read.
 - `after_read` is called with the rows that an answer shows (`mask`). A row that it removes is
-  removed from the row that it is in; where it has a place of its own, its ref is left.
-- Labels of hidden rows are not shown. Of a table with an `after_read`, which may hide values, a
-  label is what the hook leaves of it (`mask_refs`): a label that a function makes is shown only if
-  the hook does not change the row. A hook whose `totals` is true hides nothing and is not called.
+  removed from its outer row; a row that is not nested keeps its ref.
+- Labels of hidden rows are not shown. If a table has an `after_read`, which may hide values, the
+  hook is applied to labels too (`mask_refs`); a label from a function is shown only if the hook
+  does not change the row. A hook whose `totals` is true hides nothing and is not called.
 
 >>> from alfred_refs.tools import Toolset
 >>> class Public(Hooks):
@@ -69,13 +69,13 @@ from alfred_refs.tools.tables import ToolTable, ToolTables
 
 @dataclass(frozen=True, slots=True)
 class ReadHooks:
-    """The hooks of a toolset that look at reads, by table."""
+    """The read hooks of a toolset, by table."""
 
     by_table: Mapping[ToolTable, Sequence[Hooks]]
 
     @classmethod
     def of(cls, tables: ToolTables, hooks: Mapping[type[Any], Sequence[Hooks]]) -> ReadHooks:
-        """Return those of a toolset's hooks that override `before_read` or `after_read`."""
+        """Select the hooks that override `before_read` or `after_read`."""
         by_table = {
             table: [each for each in hooks.get(table.model, ()) if each.looks_at_reads()]
             for table in tables
@@ -83,9 +83,9 @@ class ReadHooks:
         return cls({table: own for table, own in by_table.items() if own})
 
     def over(self, table: ToolTable) -> list[ToolTable]:
-        """Return the tables whose hooks rows of a table may have: itself, bases, subclasses.
+        """Return the tables with hooks for rows of a table: itself, its bases and subclasses.
 
-        Those of a link are the hooks of both rows that it links.
+        A link has the hooks of both rows that it links.
         """
         if not self.by_table:
             return []
@@ -96,7 +96,7 @@ class ReadHooks:
         return [each for each, other in others if other.isa(mapper) or mapper.isa(other)]
 
     def all_over(self, table: ToolTable) -> list[Hooks]:
-        """Return the hooks that rows of a table may have."""
+        """Return the hooks that may apply to rows of a table."""
         return [hooks for each in self.over(table) for hooks in self.by_table[each]]
 
     def may_mask(self, table: ToolTable) -> bool:
@@ -106,14 +106,14 @@ class ReadHooks:
 
 @dataclass(slots=True)
 class Visibility:
-    """What read hooks hide from one call.
+    """Applies read hooks to the rows of one call.
 
     Attributes:
-        hooks: of the toolset.
-        session: of the call.
+        hooks: the read hooks of the toolset.
+        session: the session of the call.
         resolve: returns the keys of refs, for filters that a hook sets.
-        statement_keys: returns keys that a hook gave as a statement takes them.
-        notes: of the hooks, for the model.
+        statement_keys: converts keys from a hook for statements.
+        notes: the notes of the hooks, for the model.
     """
 
     hooks: ReadHooks
@@ -130,14 +130,14 @@ class Visibility:
         """Return the conditions for rows that hooks do not hide.
 
         Args:
-            table: of the rows.
+            table: the table of the rows.
             entity: its class, or an alias of it.
-            asked: a table whose hooks the call has called itself.
+            asked: a table whose hooks the call itself has called.
 
         Raises:
             ToolError: a hook refuses the read.
         """
-        if table.ends:  # a link is visible with both rows that it links
+        if table.ends:  # a link is visible if both of its rows are
             pairs = ((end, self.conditions(end.table, end.table.model)) for end in table.ends)
             return [end.exists(entity, *conditions) for end, conditions in pairs]
         over = (each for each in self.hooks.over(table) if each is not asked)
@@ -162,8 +162,8 @@ class Visibility:
         """Call `after_read` for the rows of an answer, and remove nested rows that hooks remove.
 
         Args:
-            shown: the rows, nested ones included.
-            asked: the shape whose rows the call itself shows to the hooks of its table.
+            shown: the rows, including nested ones.
+            asked: the shape whose rows the call itself passes to the hooks of its table.
 
         Returns:
             the `id()` of each row that a hook has removed.
@@ -189,7 +189,8 @@ class Visibility:
     def mask_refs(self, refs: Sequence[ForeignRef]) -> list[ForeignRef]:
         """Return the refs whose labels may be shown: one statement for each table with hooks.
 
-        An `after_read` that may hide values is shown the rows; their labels are what it leaves.
+        An `after_read` that may hide values receives the rows, and labels are the values that it
+        returns.
         """
         shown: list[ForeignRef] = []
         for (table, by), same in _by_target(refs).items():
@@ -210,7 +211,7 @@ class Visibility:
     def _masked_labels(
         self, table: ToolTable, by: Column[Any] | None, keys: Sequence[Any]
     ) -> dict[Any, str]:
-        """Return the labels of rows as the table's `after_read` leaves them, by key."""
+        """Return the labels of rows after the table's `after_read`, by key."""
         label, column = table.keys.label, key_attribute(table, by)
         if label is None:
             return {}
@@ -253,7 +254,7 @@ class Visibility:
         return {*self.session.scalars(statement, execution_options={"raw_keys": True})}
 
     def _reading(self, table: ToolTable) -> Reading:
-        """Return the `Reading` for rows of other reads, after a table's hooks: called once."""
+        """Return the `Reading` for nested rows, after the table's hooks, which are called once."""
         reading = self._readings.get(table)
         if reading is None:
             arguments = DbRead(table=table.name)
@@ -266,7 +267,7 @@ class Visibility:
         return reading
 
     def _hidden_rows(self, table: ToolTable) -> FromClause | None:
-        """Return the keys of the rows that a table's hooks hide; `None` if they hide none."""
+        """Return the keys of the rows that a table's hooks hide; `None` if they hide no rows."""
         if table not in self._hidden:
             wanted, hidden = self._wanted(table), None
             if wanted:
@@ -292,7 +293,7 @@ class Visibility:
 def _by_target(
     refs: Iterable[ForeignRef],
 ) -> dict[tuple[ToolTable | None, Column[Any] | None], list[ForeignRef]]:
-    """Return refs by their tables and key columns; those that have their label, under `None`."""
+    """Group refs by table and key column; refs that already have a label are under `None`."""
     by_target: dict[tuple[ToolTable | None, Column[Any] | None], list[ForeignRef]] = {}
     for each in refs:
         place = (each.target, each.by) if each.label is None else (None, None)
@@ -301,13 +302,13 @@ def _by_target(
 
 
 def _has_row(rows: FromClause, own: Sequence[Any]) -> Condition:
-    """Return the condition that a row's primary key is among some."""
+    """Return the condition that a row's primary key is in a list."""
     same = (mine == theirs for mine, theirs in zip(own, rows.c, strict=True))
     return select(literal(1)).select_from(rows).where(*same).exists()
 
 
 def _without(related: Any, removed: Collection[int]) -> Any:
-    """Return what a relationship shows without removed rows."""
+    """Return the shown value of a relationship without removed rows."""
     if isinstance(related, list):
         return [each for each in related if id(each) not in removed]
     return None if id(related) in removed else related

@@ -14,17 +14,17 @@
   UPDATE); then they are changed one by one through the unit of work, so that cascades, version
   counters and ORM events apply.
 - `Deleter` finds what the mapping and the schema delete or unlink together with the rows
-  (`cascades`), before anything is sent. The call is refused, with refs, if a row blocks the delete
-  or is not the model's to change.
+  (`cascades`), before the delete. The call is refused, with refs, if a row blocks the delete or
+  the model may not change a row.
 - `Creator` creates rows of one table or of several, and saves drafts as rows: all of a call or
-  nothing. It returns the rows as the database has them after the flush. A draft is saved once: if
-  all drafts of a call are saved already, the call is a repetition, and the answer has their rows.
+  nothing. It returns the rows as stored after the flush. A draft is saved once: if all drafts of a
+  call are saved already, the call is a repetition, and the answer contains their rows.
 
 Each write calls the hooks of its class: `before_write` before the flush, `after_write` after it,
 in the same transaction.
 
-Limits: one call changes at most `max_written` rows, cascades included. Rows of tables that the
-model may not use are not named in the answer.
+Limits: one call changes at most `max_written` rows, including cascades. Rows of unlisted tables
+are not named in the answer.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class Deleter:
     def delete(
         self, instances: Sequence[Any], confirm: Callable[[], None] = lambda: None
     ) -> dict[str, list[str]]:
-        """Delete rows in one flush; return the refs of other rows, by what happens to them.
+        """Delete rows in one flush; return the refs of other changed rows, by effect.
 
         Args:
             instances: the rows.
-            confirm: called before the flush, when the model may delete them.
+            confirm: called before the flush, if the model may delete the rows.
 
         Raises:
             ToolError: referring rows block the delete, or the model may not change them.
@@ -129,7 +129,7 @@ class Deleter:
         self._check_reach(searcher.search(instances))
         session = self._call.session
         before = session.deleted
-        # session.delete() loads what cascades, which would flush what is marked so far
+        # session.delete() loads cascaded rows, and autoflush would flush the rows marked so far
         with session.no_autoflush:
             for instance in instances:
                 session.delete(instance)
@@ -144,18 +144,18 @@ class Deleter:
         return others
 
     def check_orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
-        """Check the orphans that a flush deletes; return the refs of rows that change with them.
+        """Check the orphans that a flush deletes; return the refs of rows changed with them.
 
         Raises:
             ToolError: the model may not change them.
         """
         session, searcher = self._call.session, CascadeSearch(self._call, "db_create")
-        with session.no_autoflush:  # nothing is flushed before it is checked
+        with session.no_autoflush:  # nothing is flushed unchecked
             result = searcher.search(instances, cascaded=True)
             orphaned = IdentitySet(instances)
             for state in map(sqla.state_of, session.dirty):
                 if any(each in orphaned for each in sqla.orphans_of(state)):
-                    # the row refers to another one by now
+                    # the row refers to another row by now
                     for found in (result.unlinked, result.followed, result.blocking):
                         found.pop(state.key and state.key[:2], None)
             self._check_reach(result)
@@ -177,7 +177,7 @@ def _may_delete(found: AffectedRow) -> bool:
 
 
 _NOTHING = "no row matches the filters; nothing was changed"
-_MAX_NAMED = 10  # rows that an error names, of those that cannot be changed
+_MAX_NAMED = 10  # rows that an error names
 
 
 class Writer:
@@ -204,11 +204,11 @@ class Writer:
             return self._empty_answer(writing, table, conditions, named, confirm)
         changes = Changes(self._call, arguments)
         groups = [*changes.by_table(instances)]
-        for nearest, _ in groups:  # before any hook is called
+        for nearest, _ in groups:  # before hooks are called
             check_update(nearest, arguments.data)
         values = {nearest: (rows, writing.records[0]) for nearest, rows in groups}
         for nearest, rows in groups:
-            if nearest is not table:  # of a subclass, which has verbs and hooks of its own
+            if nearest is not table:  # a subclass has its own verbs and hooks
                 given = dict(writing.records[0])
                 values[nearest] = rows, changes.update(nearest, rows, given, arguments.data)
         others = CascadeReport(self._call, changes).changed(values)
@@ -287,7 +287,7 @@ class Writer:
         changes: Changes | None = None,
         include: Iterable[str] = (),
     ) -> dict[str, Any]:
-        """Return rows as the database has them now; hooks see them if they were written."""
+        """Reread rows; hooks see them if they were written."""
         shape = shape_of(table, None, include)
         rows, rendering = self._call.reload_rows(instances, shape, self._room)
         if writing is not None:
@@ -323,11 +323,11 @@ class Writer:
         conditions: Sequence[Condition],
         arguments: DbUpdate | DbDelete,
     ) -> tuple[list[Any], Callable[[], None]]:
-        """Return the rows that match, locked, and check what the model expects of them.
+        """Lock and return the matching rows, and verify `expect`.
 
         Returns:
-            the rows, and a function that checks their number: whether they may be changed comes
-            first.
+            the rows, and a function that checks their number, to be called after permissions are
+            checked.
         """
         reach, expect = split_reach(arguments, table, self._setting.expect)
         expected = expected_names(table, expect)
@@ -344,7 +344,7 @@ class Writer:
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
             .options(lazyload("*"), *map(undefer, loaded), *map(defer, exact))
-            # not `of=model`: its SELECT may join the tables of subclasses, by outer joins
+            # not `of=model`: its SELECT may have outer joins to the tables of subclasses
             .with_for_update(of=[*inspect(table.model).mapper.tables])
             .execution_options(populate_existing=True)
         )
@@ -359,7 +359,7 @@ class Writer:
         return instances, partial(reach.check, len(instances))
 
     def _exact_types(self, table: ToolTable, expected: Sequence[str]) -> ExactTypes:
-        """Return the attributes that are selected as text of rows that are to be written."""
+        """Return the attributes that are selected as text in rows to write."""
         if not is_exact_on(self._session, table.model):
             return {}
         attributes = inspect(table.model).mapper.column_attrs
@@ -377,8 +377,8 @@ class Writer:
         """Return the answer if no row matches.
 
         Raises:
-            GoneRefError: a row that is named was deleted.
-            ToolError: rows match that the owner may only read, or the model expects some.
+            GoneRefError: a named row was deleted.
+            ToolError: the owner may only read the matching rows, or the model expects rows.
         """
         hidden = check_existence(self._call, named)
         if self._call.write_conditions(table):
@@ -429,7 +429,7 @@ class Creator(Writer):
             self._prepare(batch)
         changes = Changes(self._call, arguments)
         taken = self._move_rows(batches, drafts, changes)
-        theirs, orphans_before = self._session.dirty, self._orphans()  # what hooks have changed
+        theirs, orphans_before = self._session.dirty, self._orphans()  # changes by hooks
         builder = self._build(batches, row_values)
         orphans = [each for each in self._orphans() if each not in orphans_before]
         others = self._check_related_rows(changes, theirs.union(taken), orphans, tables[0])
@@ -444,7 +444,7 @@ class Creator(Writer):
     def _entities(self) -> Entities:
         return self._call.conversation.entities
 
-    # What is wanted
+    # Arguments to rows
 
     def _drafts(self, given: Sequence[NewRows], tables: Sequence[ToolTable]) -> dict[str, Draft]:
         """Return the drafts to save, by ref."""
@@ -465,8 +465,8 @@ class Creator(Writer):
         """Return the contents of drafts, with the call's changes.
 
         Raises:
-            SavedDraftError: one is a row already, and others of the call are not.
-            ToolError: its content is not for the model to store.
+            SavedDraftError: a draft is a row already, and others of the call are not.
+            ToolError: the model may not store its content.
         """
         contents: dict[str, Any] = {}
         for given, table in pairs:
@@ -494,7 +494,7 @@ class Creator(Writer):
         fixed = bool(given.drafts) or any(row.related for row in rows)
         batch = Batch(table, writing, rows, given.drafts, is_fixed=fixed)
         names = self._setting.deduplicate.get(table.model)
-        if fixed and not given.drafts and names is not None:  # others once hooks have seen them
+        if fixed and not given.drafts and names is not None:  # others after hooks
             batch.merge(names)
         return batch
 
@@ -510,9 +510,9 @@ class Creator(Writer):
         return row_values_of(rows, self._entities, keys)
 
     def _nested_batches(self, batches: Sequence[Batch]) -> list[Batch]:
-        """Return the nested rows, by table, for which there are hooks.
+        """Return the nested rows of tables with hooks, by table.
 
-        A draft of a subclass is among them: the hooks of both classes are called.
+        Drafts of a subclass are included: the hooks of both classes are called.
         """
         pairs = [(row, batch.table) for batch in batches for row in batch.rows]
         nested = [each for row, _ in pairs for each in row.inside()]
@@ -532,13 +532,13 @@ class Creator(Writer):
             nested_batches.append(Batch(table, writing, rows, is_fixed=True))
         return nested_batches
 
-    # Making it
+    # Rows to instances
 
     def _prepare(self, batch: Batch) -> None:
         """Call the hooks before a write.
 
         Raises:
-            SetupError: a hook adds records to those of drafts, or removes some.
+            SetupError: a hook adds or removes records of drafts.
         """
         for hooks in self._setting.hooks_of(batch.table):
             hooks.before_write(batch.writing)
@@ -554,7 +554,7 @@ class Creator(Writer):
         """Update the existing rows that drafts move to new parents, and return them.
 
         Raises:
-            ToolError: the model may not do that.
+            ToolError: the model may not update one of them.
         """
         parents = {
             id(row): ref
@@ -564,7 +564,7 @@ class Creator(Writer):
         instances = []
         for row in (row for batch in batches for row in batch.rows):
             for relationship, ref, parent in _moved_rows(row):
-                if ref not in drafts:  # those are new rows
+                if ref not in drafts:  # drafts become new rows
                     instance = self._row_named(relationship.mapper.class_, ref)
                     self._move(instance, relationship, parents.get(id(parent)), changes)
                     instances.append(instance)
@@ -591,7 +591,7 @@ class Creator(Writer):
         """Check existing rows that the mapping has changed because they were related to new ones.
 
         Args:
-            changes: of the call.
+            changes: the changes of the call.
             known: rows that were changed before.
             orphans: rows that the flush deletes.
             of: the table in which rows are created.
@@ -623,7 +623,7 @@ class Creator(Writer):
         """Make all instances, then relate them to each other.
 
         Raises:
-            ToolError: the ORM would save something else than the arguments say.
+            ToolError: the ORM would not save the rows as the arguments describe them.
         """
         of_drafts: dict[str, Any] = {}
 
@@ -639,7 +639,7 @@ class Creator(Writer):
                     builder.build(row)
         for batch in batches:
             for row in batch.rows:
-                with refusing_values(batch.table.name):  # rows inside are built here
+                with refusing_values(batch.table.name):  # nested rows are built here
                     builder.relate(builder.made_of(row), row)
                     self._session.add(builder.made_of(row))
         self._generate_keys(builder)
@@ -649,7 +649,7 @@ class Creator(Writer):
         return builder
 
     def _generate_keys(self, builder: Builder) -> None:
-        """Give new rows the parts of their keys that neither a model nor a default gives."""
+        """Generate the parts of keys that neither the model nor a default provides."""
         for record, instance in builder.made:
             table = self._call.setting.tables.of_model(record.model)
             for name in () if table is None else table.generated:
@@ -657,7 +657,7 @@ class Creator(Writer):
                     setattr(instance, name, uuid.uuid4())
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:
-        """Return an existing row that a new one is related to.
+        """Return an existing row that a new row refers to.
 
         Raises:
             BadRefError: it does not exist, or is a draft that the call does not save.
@@ -673,7 +673,7 @@ class Creator(Writer):
         return found
 
     def _check_links(self, batches: Sequence[Batch], builder: Builder, changes: Changes) -> None:
-        """Do what new rows of association tables change at their ends."""
+        """Check new links, and call the hooks of the rows at their ends."""
         new = [instance for _, instance in builder.made]
         for batch in batches:
             if batch.table.ends and batch.rows:
@@ -692,7 +692,7 @@ class Creator(Writer):
         return answer | ({"merged": batch.merged} if batch.merged else {})
 
     def _saved_refs(self, batches: Sequence[Batch], builder: Builder) -> dict[str, str]:
-        """Return the refs of rows that were drafts, by the refs of the drafts."""
+        """Return the refs of the saved rows, by the refs of their drafts."""
         return {
             ref: getattr(builder.made_of(row), str(batch.table.own))
             for batch in batches
@@ -736,7 +736,7 @@ class Creator(Writer):
 
 
 def _moved_rows(row: NewRow) -> Iterator[tuple[RelationshipProperty[Any], str, NewRow]]:
-    """Yield the existing rows that a row and those nested in it take from other parents."""
+    """Yield the existing rows that a row and its nested rows take from other parents."""
     for each in (row, *row.inside()):
         relationships = inspect(each.model).mapper.relationships
         for name, others in each.related.items():
@@ -746,7 +746,7 @@ def _moved_rows(row: NewRow) -> Iterator[tuple[RelationshipProperty[Any], str, N
 
 
 def _links(row: NewRow) -> int:
-    """Return how many rows of secondary tables a row and those nested in it create."""
+    """Return the number of secondary-table rows that a row and its nested rows create."""
     return sum(
         len(others)
         for each in (row, *row.inside())
