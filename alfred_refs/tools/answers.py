@@ -35,9 +35,9 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     FromClause,
+    Integer,
     Select,
     String,
-    TableValuedAlias,
     Text,
     and_,
     any_,
@@ -49,6 +49,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    values,
 )
 from sqlalchemy.orm import (
     InstanceState,
@@ -561,9 +562,9 @@ class Relatives:
         keys = [mapper.primary_key_from_instance(each.obj()) for each in states]
         target = relationship.entity.entity
         conditions = self._visible(child.table, target)
-        statement = _related_select(
-            shape, name, _key_table(mapper.primary_key, keys), self._limits, conditions
-        )
+        dialect = self._session.get_bind(mapper).dialect.name
+        parents = _key_table(mapper.primary_key, keys, dialect)
+        statement = _related_select(shape, name, parents, self._limits, conditions)
         exactly = is_exact_on(self._session, child.table.model)
         types = child.exact_types() if exactly else {}
         fresh = (
@@ -587,23 +588,30 @@ def applies_everywhere(option: ExecutableOption) -> bool:
 
 
 def _key_table(
-    key_columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]
-) -> TableValuedAlias:
-    """Return keys as a table with `place`, from 1: `unnest` of one array parameter per column."""
+    key_columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]], dialect: str
+) -> FromClause:
+    """Return keys as a table with `place`, from 1.
+
+    It is `unnest` of one array parameter per column, or VALUES in databases without arrays.
+    """
     types = [castable(each.type) for each in key_columns]
+    if dialect != "postgresql":
+        columns = [sqlalchemy_column(f"key_{n}", type_) for n, type_ in enumerate(types)]
+        rows = [(place, *key) for place, key in enumerate(keys, start=1)]
+        return values(sqlalchemy_column("place", Integer), *columns).data(rows).cte("given")
     arrays = [
-        cast(list(values), ARRAY(type_))
-        for values, type_ in zip(zip(*keys, strict=True), types, strict=True)
+        cast(list(parts), ARRAY(type_))
+        for parts, type_ in zip(zip(*keys, strict=True), types, strict=True)
     ]
     columns = [sqlalchemy_column(f"key_{n}", type_) for n, type_ in enumerate(types)]
-    values = func.unnest(*arrays).table_valued(*columns, with_ordinality="place")
-    return values.render_derived(name="given")
+    unnested = func.unnest(*arrays).table_valued(*columns, with_ordinality="place")
+    return unnested.render_derived(name="given")
 
 
 def _related_select(
     shape: Shape,
     name: str,
-    parents: TableValuedAlias,
+    parents: FromClause,
     limits: Limits,
     conditions: Sequence[ColumnElement[bool]],
 ) -> Select[Any]:
@@ -634,7 +642,7 @@ def _related_select(
 def _numbered_rows(
     shape: Shape,
     name: str,
-    parents: TableValuedAlias,
+    parents: FromClause,
     conditions: Sequence[ColumnElement[bool]],
 ) -> FromClause:
     """Return the keys of related rows with their `number` and `total` in their parent."""

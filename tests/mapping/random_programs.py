@@ -405,8 +405,7 @@ class Model:
     def reads(self, table: Any, rows: list[dict[str, Any]]) -> None:
         """Read by each column, with all related rows, and by SQL."""
         own = table.own or table.row_ref
-        if self.postgres:  # whose functions load related rows
-            self.call("db_read", table=table.name, columns=[*table.columns, *table.includable])
+        self.call("db_read", table=table.name, columns=[*table.columns, *table.includable])
         self.call("db_read", table=table.name, columns=["count(*)"])
         if self.postgres:
             self.call("db_query", sql=f"SELECT * FROM {table.name}")

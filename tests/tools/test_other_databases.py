@@ -1,4 +1,4 @@
-"""Filters in another database than PostgreSQL: those that it has, and a refusal of others."""
+"""Tools in another database than PostgreSQL: the filters that it has, and related rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, StaticPool, create_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
+from sqlalchemy import JSON, ForeignKey, StaticPool, create_engine
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    sessionmaker,
+)
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
@@ -29,6 +36,18 @@ class Note(Base):
     document: Mapped[Any] = mapped_column(JSON, nullable=True)
 
 
+class Page(Base):
+    """A part of a note, which is named by two values."""
+
+    __tablename__ = "pages"
+
+    note_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("notes.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    text: Mapped[str]
+
+    note: Mapped[Note] = relationship(backref="pages")
+
+
 @pytest.fixture
 def desk() -> BoundToolset:
     """Tools on SQLite, with a document, a JSON null, the text "null", and none."""
@@ -39,7 +58,7 @@ def desk() -> BoundToolset:
         plain.add_all(Note(name=name, document=each) for name, each in documents.items())
         plain.add(Note(name="none"))
     sessions = sessionmaker(engine, class_=RefSession)
-    return Toolset([Note]).bind(sessions, registry=RefRegistry(store=MemoryStore()))
+    return Toolset([Note, Page]).bind(sessions, registry=RefRegistry(store=MemoryStore()))
 
 
 @pytest.mark.parametrize(
@@ -83,3 +102,25 @@ def test_a_person_decides_there_too(desk: BoundToolset) -> None:
     assert careful.approve("chat-7", None, 1, by="ann").value["count"] == 1
     with pytest.raises(SetupError, match="another database"):
         careful.undo("chat-7", call=1, by="ann")
+
+
+def test_related_rows_are_made_and_read(desk: BoundToolset) -> None:
+    """Of several rows together, by keys of one column and of two."""
+    for name in ("a", "b"):
+        pages = [{"number": n, "text": f"{name}{n}"} for n in (1, 2)]
+        made = desk.call(
+            "chat-7", None, "db_create", {"table": "notes", "data": {"name": name, "pages": pages}}
+        )
+        assert [page["text"] for page in made.value["rows"][0]["pages"]] == [
+            f"{name}1",
+            f"{name}2",
+        ]
+
+    asked = {"table": "notes", "columns": ["name", "pages"], "order_by": "name"}
+    notes = desk.call("chat-7", None, "db_read", asked).value["rows"]
+    asked = {"table": "pages", "columns": ["text", "note"], "order_by": "text"}
+    pages = desk.call("chat-7", None, "db_read", asked).value["rows"]
+
+    assert [(n["name"], len(n["pages"])) for n in notes if n["pages"]] == [("a", 2), ("b", 2)]
+    found = [(page["text"], page["note"]["name"]) for page in pages]
+    assert found == [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")]
