@@ -335,12 +335,13 @@ class DraftMap(RefMap):
     def reserve_keys(self, keys: Mapping[str, Key]) -> dict[str, Draft]:
         """Decide the keys of the rows of drafts, before they are inserted: one round trip.
 
-        For trusted code that saves drafts. The first key that is reserved for a draft stays, and
-        later saves use it too: after a rollback, or if it is not known whether the row was
-        committed.
+        For programs that save drafts without a `RefSession`: reserve a key, insert the row with
+        it, commit, and call `confirm_drafts`. The first key that is reserved for a draft stays,
+        and concurrent and later saves get it too, so that the table's primary key lets one win.
 
         Args:
-            keys: by the refs of drafts; keys that no other row can have.
+            keys: by the refs of drafts; keys that no other row can get, such as a new UUID or the
+                next value of the table's sequence.
 
         Returns:
             the drafts with their keys, which may be others than those given. A saved draft has
