@@ -1,7 +1,7 @@
-"""Prompts from a conversation: rows at hand, what became of them, what users and models said.
+"""Prompts from a conversation: its rows, earlier steps and calls, and messages.
 
-A conversation records which rows were used, and what a model saw of them, in sessions that have
-`by`. A `Context` makes prompts of that, reads users' text, and words replies for them.
+Sessions that have `by` record in the conversation which rows were used and which fields a model
+saw. A `Context` makes prompts from this record, reads users' text, and puts names into replies.
 
 ```python
 with sessions(conversation=chat, by="model") as session:
@@ -104,10 +104,10 @@ _MODULES = {
     "understand_type": "decisions",
 }
 
-if not TYPE_CHECKING:  # a type checker is to know names that there are not
+if not TYPE_CHECKING:  # so that a type checker reports unknown names
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first asked for; from then on Python finds it itself."""
+        """Import a public name on first use; afterwards it is an attribute of the module."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(f".{_MODULES[name]}", __name__)

@@ -7,7 +7,7 @@
 
 `find_keys` is for tests of an application, `audit_log` for `alfred-refs audit`. UUIDs are found in
 any spelling, also if they are truncated or split by Markdown; integers are not, because any number
-may be one. Text that is about to be sent is `Conversation.scrub`'s task, which also knows the keys
+may be one. For text that is about to be sent, use `Conversation.scrub`, which also knows the keys
 of the conversation.
 """
 
@@ -33,18 +33,18 @@ class Finding(NamedTuple):
 
 
 def find_keys(value: Any) -> list[FoundKey]:
-    """Return the keys in text or JSON values of any depth, names of fields too.
+    """Return the keys in text or in JSON values of any depth, including names of fields.
 
-    Found are UUIDs in any spelling, split or cut ones too. Integers do not look like keys, nor
-    do UUIDs without dashes that have decimal digits only.
+    UUIDs are found in any spelling, even split or cut. Integers are not found, nor are UUIDs
+    without dashes that have only decimal digits.
 
     Args:
         value: text, or lists and dictionaries of it.
 
     Returns:
-        each with `start` and `end`, where it stands in its own text, which of several is not
-        told; `kind`, `"whole"`, `"split"` or `"cut"`; `text`, as it is written; `masked`, to be
-        shown; and `key`, the `UUID`, `None` of a cut one.
+        each with `start` and `end`, its position in its own text; `kind`, `"whole"`, `"split"` or
+        `"cut"`; `text`, as it is written; `masked`, which may be shown; and `key`, the `UUID`, or
+        `None` for a cut key. With several texts, the result does not identify the text.
 
     Example:
         >>> find_keys({"rows": [{"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"}]})
@@ -62,7 +62,7 @@ def _keys_in(text: str) -> list[FoundKey]:
 def audit_log(lines: Iterable[str]) -> Iterator[Finding]:
     """Yield the keys in a log, of text or of JSON, line by line.
 
-    In JSON a letter may be written as an escape, and a key be in it all the same.
+    JSON is parsed, because escapes may hide the letters of a key.
     """
     for number, line in enumerate(lines, start=1):
         value = _decode_line(line) if "\\" in line else None

@@ -15,7 +15,7 @@ True
 | `understand`, `think` | exchanges | a `Prompt`, with the type of the decision |
 | `curate` | an `UnderstandDecision` | rows are retained, demoted and dropped |
 | `prompt` | a `Step`, exchanges, calls | a `Prompt`, with the type of the decision |
-| `done` | a step and its decision | the refs of drafts that the decision contained |
+| `done` | a step and its decision | the refs of drafts in the decision |
 | `with_names`, `names` | a reply | the reply with labels in place of refs |
 
 A `Context` keeps no state: the conversation stores which rows were used and which of their fields
@@ -25,8 +25,8 @@ opened by `desk.conversation()` has toolset and sessions; others need `toolset=`
 Without them rows are shown by name alone.
 
 The text of prompts is in `prompts`, the format of rows in `views`, mentions and replies are in
-`mentions`. This module makes the lines about earlier steps and calls: a row whose values the
-prompt shows is only a ref in them, and long results are shortened.
+`mentions`. This module makes the lines about earlier steps and calls: a row with values elsewhere
+in the prompt is only a ref in them, and long results are shortened.
 
 It calls no model. Keys in exchanges, calls and results are replaced before they are in a prompt.
 """
@@ -130,10 +130,10 @@ _ENDED = {
 def result_of(
     left: Mapping[str, Any], name: str, *, whole: bool = False, drafts: bool = True
 ) -> str:
-    """Return the line about an earlier step: its type, how it ended, its summary.
+    """Return the line about an earlier step: its type, result and summary.
 
     Args:
-        left: the fields that the step left to later ones.
+        left: the fields that the step has stored for later steps.
         name: the name of the step in the prompt.
         whole: whether its data is included.
         drafts: whether its drafts are listed.
@@ -154,9 +154,8 @@ def call_of(called: Called, shown: Container[str], ref_fields: Mapping[str, str]
 
     Args:
         called: the call.
-        shown: the refs of rows that the prompt shows with their values: in the answer each is its
-            ref alone.
-        ref_fields: by table, the field in which its rows have their refs.
+        shown: the refs of rows with values in the prompt; the answer shows only their refs.
+        ref_fields: by table, the field that contains the row's ref.
     """
     answer = called.answer
     if isinstance(answer, dict) and "rows" in answer and answer.get("table") in ref_fields:
@@ -167,7 +166,7 @@ def call_of(called: Called, shown: Container[str], ref_fields: Mapping[str, str]
 
 
 def _plain(params: Any) -> Any:
-    """Return the arguments of a call as the model gave them."""
+    """Return the arguments of a call as plain JSON values."""
     if isinstance(params, BaseModel):
         return params.model_dump(mode="json", exclude_defaults=True, by_alias=True)
     return params
@@ -180,7 +179,7 @@ def _ref_of(row: Any, field: str, shown: Container[str]) -> str | None:
 
 
 def _short(text: str) -> str:
-    """Return a text, shortened before a word: part of a ref would be the ref of another row."""
+    """Shorten a text at a word boundary, because part of a ref could be another ref."""
     if len(text) <= _LONGEST:
         return text
     kept = text[:_LONGEST]
@@ -191,8 +190,8 @@ def _short(text: str) -> str:
 
 _ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}, "calls": []}
 _WITH_DATA: tuple[Audience, ...] = ("act",)
-_MOST_CALLS = 50  # that wait, and the last ones, among which those decided are
-_LONGEST_REF = 300  # characters: names of classes are shorter
+_MOST_CALLS = 50  # calls read: all that wait, and the latest, which include decided calls
+_LONGEST_REF = 300  # characters; names of classes are shorter
 
 
 class Context:
@@ -200,15 +199,14 @@ class Context:
 
     Args:
         conversation: the conversation.
-        window: how far back prompts look.
-        toolset: the tables that are described, whose rows are shown, and the tools that decisions
-            may call.
-        sessions: makes the sessions that read rows, as for `Toolset.bind`. Without, rows are shown
-            by name alone. A conversation that a bound toolset has opened has both by default.
+        window: the number of turns, exchanges and steps that prompts include.
+        toolset: the tables to describe and to show rows of, and the tools that decisions may call.
+        sessions: makes the sessions that read rows, as for `Toolset.bind`. Without them, rows are
+            shown by name alone. A conversation opened by a bound toolset provides both.
         templates: a directory whose files replace the texts of prompts, one by one.
         count: measures texts for budgets; by default it estimates tokens.
-        today: returns the date that prompts show; give one that knows the user's time zone, or
-            the date is the server's.
+        today: returns the date for prompts; the default is the server's date, which may differ in
+            the user's time zone.
 
     Raises:
         SetupError: the toolset has an `Ownership`, and the conversation no owner; or `sessions`
@@ -260,14 +258,14 @@ class Context:
 
     @property
     def aio(self) -> AsyncContext:
-        """The same for those who await, as in `await context.aio.prompt(step)`."""
+        """The same methods as coroutines: `await context.aio.prompt(step)`."""
         is_async = self.conversation.aio.is_async or self._has_async_sessions
         return AsyncContext(self, is_async=is_async)
 
     def view(self, audience: Audience = "act") -> ContextView:
         """Return the content of a prompt as data.
 
-        That is two round trips to the registry, four if the toolset has `consent`; one statement
+        It takes two round trips to the registry, four if the toolset has `consent`; one statement
         for each table with rows, one for each of their relationships, and one for the labels of
         each table that refs lead to.
 
@@ -277,8 +275,8 @@ class Context:
                 `"understand"` for a curator, who chooses which rows are retained.
 
         Raises:
-            ContextError: there is no such audience, or the sessions are asynchronous: await the
-                method of `aio`.
+            ContextError: the audience is unknown, or the sessions are asynchronous (await the
+                method of `aio`).
         """
         check_audience(audience)
         record = self.conversation.activity(self.window.active)
@@ -291,16 +289,16 @@ class Context:
         data = audience in _WITH_DATA
         rows = self._read_rows(selection, record, data=data)
         view = view_of(selection, drafts, rows, self._decided(record.turn), data=data)
-        # the toolset has put refs in place of keys, and masks those that are cut
+        # the toolset has replaced keys by refs, and masked cut keys
         cover = self._scrub if self._toolset is None else mask_keys
         return ContextView.model_validate(cover(view))
 
     def _decided(self, turn: int) -> list[CallView]:
-        """Return the calls that need a person: two round trips, if the toolset may ask one."""
+        """Return the calls that need a person: two round trips, if the toolset has `consent`."""
         if self._toolset is None or self._toolset.consent is None:
             return []
         select = self.conversation.calls.select
-        # a call waits though many others were done since
+        # waiting calls may be older than the latest calls
         found = [*select(states=["waiting"], limit=_MOST_CALLS), *select(limit=_MOST_CALLS)]
         entries = {entry.number: entry for entry in found}
         return calls_of([entries[each] for each in sorted(entries)], turn - self.window.active)
@@ -313,7 +311,7 @@ class Context:
             return None
         wanted: dict[str, Fields] = {str(entry.ref): () for entry in selection.retained}
         for entry in selection.active:
-            if entry.gone != "was never saved":  # a row that was deleted may be there again
+            if entry.gone != "was never saved":  # a deleted row may exist again
                 wanted[str(entry.ref)] = entry.fields if data else ()
         if not wanted:
             return CurrentRows({})
@@ -340,26 +338,26 @@ class Context:
         """Return the content of a prompt as Markdown, with the statements of `view`.
 
         Args:
-            audience: who reads it, as for `view`.
+            audience: the audience, as for `view`.
             budget: the maximum length, in the unit of `count`; `None` for no limit.
 
         Raises:
-            ContextError: as of `view`, or the budget has no room even for the number of rows.
+            ContextError: as for `view`, or the budget is too small even for the number of rows.
         """
         return render_view(self.view(audience), audience, budget, self._count)
 
     def heard(self, session: RefSession, text: str) -> str:
         """Return a user's text with refs in place of mentions, and record the mentions.
 
-        Rows are looked up in the session, so only rows that its owner can see are found. A row
-        without a ref gets one. Other keys in the text are replaced by refs, or masked.
+        Rows are looked up in the session, so only rows that are visible to its owner are found. A
+        row without a ref gets one. Other keys in the text are replaced by refs, or masked.
 
         Args:
             session: a session in the same conversation.
             text: the user's text, with mentions such as `@[Soup](recipe:<its key>)`.
 
         Raises:
-            MentionError: a mention is not closed, or names no row that can be seen.
+            MentionError: a mention is not closed, or names no visible row.
             SetupError: the session is of another conversation.
         """
         refs, pieces, end = MentionedRows(self.conversation, session, self._toolset), [], 0
@@ -377,24 +375,24 @@ class Context:
         calls: Sequence[Called] = (),
         budget: int | None = None,
     ) -> Prompt[ActDecision]:
-        """Return the prompt of a step; statements as of `view`, and one more to the registry.
+        """Return the prompt of a step, with the statements of `view` and one more to the registry.
 
         Args:
             step: the step.
-            exchanges: the conversation so far; the last ones are repeated, without keys.
-            calls: the calls of tools in this step so far, with their answers.
+            exchanges: the conversation so far; the prompt repeats the last ones, without keys.
+            calls: the tool calls of this step so far, with their answers.
             budget: the maximum length of the part about rows.
 
         Raises:
-            ContextError: as of `render`.
-            TemplateError: a template of the application is broken.
+            ContextError: as for `render`.
+            TemplateError: a template of the application is invalid.
         """
         step, exchanges, calls = self._without_keys(step, exchanges, calls)
         view = self.view("act")
         note, results = self._results(view.turn)
         decision = decision_type(step.type, self._toolset)
         instructions = instructions_for(self._toolset, tuple(tool_names(decision)))
-        apart = step.type == "write"  # which has a part for drafts, with their content
+        apart = step.type == "write"  # its prompt has a part with drafts and their content
         names = [each.model_copy(update={"data": None}) for each in view.drafts]
         rows = view.model_copy(update={"drafts": [] if apart else names})
         rows = fit_view(rows, "act", budget, self._count)
@@ -420,16 +418,16 @@ class Context:
     def understand(
         self, exchanges: Sequence[Exchange], *, guidance: str = "", budget: int | None = None
     ) -> Prompt[UnderstandDecision]:
-        """Return the prompt that has a model understand the user's last message.
+        """Return the prompt in which a model interprets the user's last message.
 
         Args:
-            exchanges: the conversation; the last one has the message, and no answer yet.
+            exchanges: the conversation; the last one contains the message, and no answer yet.
             guidance: instructions of the application.
             budget: the maximum length of the part about rows.
 
         Raises:
-            ContextError: as of `render`.
-            TemplateError: a template of the application is broken.
+            ContextError: as for `render`.
+            TemplateError: a template of the application is invalid.
 
         Example:
             >>> asked = desk.call("chat-7", None, "db_read", {"table": "recipes"})
@@ -451,18 +449,18 @@ class Context:
         profile: str = "",
         budget: int | None = None,
     ) -> Prompt[ThinkDecision]:
-        """Return the prompt that has a model plan the steps of a turn.
+        """Return the prompt in which a model plans the steps of a turn.
 
         Args:
             exchanges: as for `understand`.
-            understood: the answer to the prompt of `understand`.
+            understood: the decision for the prompt of `understand`.
             guidance: instructions of the application.
             profile: facts about the user.
             budget: the maximum length of the part about rows.
 
         Raises:
-            ContextError: as of `render`.
-            TemplateError: a template of the application is broken.
+            ContextError: as for `render`.
+            TemplateError: a template of the application is invalid.
 
         Example:
             >>> prompt = Context(chat, toolset=toolset).think([Exchange("Which soups are there?")])
@@ -506,13 +504,13 @@ class Context:
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
 
     def curate(self, understood: UnderstandDecision) -> None:
-        """Retain, demote and drop rows as a model has decided: all of them, or none on an error.
+        """Retain, demote and drop rows by a model's decision: all of them, or none on an error.
 
         Args:
-            understood: the answer to the prompt of `understand`.
+            understood: the decision for the prompt of `understand`.
 
         Raises:
-            BadRefError: the conversation does not know a ref, or a row to retain is gone.
+            BadRefError: the conversation does not know a ref, or a row to retain does not exist.
 
         Example:
             >>> asked = desk.call("chat-7", None, "db_read", {"table": "recipes"})
@@ -533,7 +531,7 @@ class Context:
         chat.drop(each.ref for each in understood.drop)
 
     def _results(self, turn: int) -> tuple[str, list[str]]:
-        """Return the note of a turn's last step, and lines about its steps and some before."""
+        """Return the note of a turn's last step, and lines about its steps and earlier steps."""
         steps = [each for each in self.conversation.steps(2) if each.turn <= turn]
         before = sum(each.turn < turn for each in steps)
         steps = steps[max(before - self.window.steps, 0) :]
@@ -556,7 +554,7 @@ class Context:
         return self._toolset is None or self._toolset.drafts
 
     def _scrub(self, value: Any) -> Any:
-        """Return what the application or a model has written without keys and hidden columns."""
+        """Remove keys and hidden columns from values of the application or a model."""
         if self._toolset is not None:
             value = self._toolset.tables.without_hidden(value)
         return self.conversation.scrub(value, entities=self._visible_entities)
@@ -573,10 +571,9 @@ class Context:
     def _without_keys(
         self, step: Step, exchanges: Sequence[Exchange], calls: Sequence[Called]
     ) -> tuple[Step, list[Exchange], list[Called]]:
-        """Return a step, the last exchanges and calls without keys: one round trip, or none.
+        """Remove keys from a step, the last exchanges and the calls: at most one round trip.
 
-        A call of a tool is no exception: its arguments are the model's, and may have been refused
-        because of a key.
+        Calls are included, because a call may have been refused for a key in its arguments.
         """
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
         said = [text for each in last for text in (each.user, each.assistant)]
@@ -601,7 +598,7 @@ class Context:
     def done(self, step: Step, decision: ActDecision) -> list[str]:
         """Store the result of a step for later steps, and return the refs of its drafts.
 
-        Nothing is stored for a call of a tool, because the step goes on.
+        Nothing is stored for a tool call, because the step continues.
 
         Args:
             step: the step that has ended.
@@ -638,12 +635,12 @@ class Context:
     ) -> Iterator[str]:
         """Yield the chunks of a reply with labels in place of refs, as they arrive.
 
-        Labels are read from the registry, once for each new ref. Refs in addresses stay: in paths,
-        targets of links, attributes of HTML.
+        Labels are read from the registry, once for each new ref. Refs in addresses are not
+        replaced: in paths, link targets and HTML attributes.
 
         Args:
             chunks: the reply, cut anywhere; a list with one text for a complete reply.
-            unknown: returns the text for a ref that is not known; by default the ref.
+            unknown: returns the text for an unknown ref; by default the ref.
         """
         return self.names(unknown).of(chunks)
 
@@ -658,7 +655,7 @@ class Context:
         return Names(self._names_of, _LONGEST_REF, unknown)
 
     def _names_of(self, refs: Sequence[str]) -> dict[str, str]:
-        """Return what people call rows and drafts, or else what they are."""
+        """Return the labels of rows and drafts; for those without one, entity and number."""
         found = self.conversation.labels_of(refs)
         return {
             ref: str(mask_keys(plain_lines(name_of(ref, each)))) for ref, each in found.items()

@@ -16,14 +16,14 @@ Which actions a decision may have depends on the type of the step:
 | `generate` | `step_complete` with drafts |
 | all | `step_complete`, `ask_user`, `blocked`, `fail` |
 
-Each action is a model of its own with exactly its fields, and the parameters of a call are
-validated by the tool's arguments. So an invalid decision fails where the model made it, not one
-step later. Agent frameworks accept the type as an output type: as a whole, or its `choices`, one
-model per action.
+Each action is a separate pydantic model with exactly its fields, and the parameters of a call are
+validated by the tool's arguments. So an invalid decision fails immediately, not one step later.
+Agent frameworks accept the type as an output type: as a whole, or its `choices`, one model per
+action.
 
-What comes before the steps has decisions of its own. An `UnderstandDecision` has the rows that the
-user's message is about, those to retain, and what the user requires; a `ThinkDecision` has the
-steps of a plan. Their tables are those of the toolset, and their refs have the form of refs:
+The prompts before the steps have their own decisions. An `UnderstandDecision` contains the rows of
+the user's message, the rows to retain, and the user's requirements; a `ThinkDecision` contains the
+steps of a plan. Only tables of the toolset and texts in the form of refs are valid:
 
 >>> answer = {"referenced": ["recipe_1"], "quick": None, "constraints": ["for eight"]}
 >>> understand_type(toolset).model_validate(answer).constraints
@@ -32,7 +32,7 @@ steps of a plan. Their tables are those of the toolset, and their refs have the 
 >>> think_type(toolset).model_validate({"steps": [step]}).steps[0].goal
 'find the soups'
 
-Whether the conversation knows a ref is not looked up here; a tool does that when it is called, and
+Refs are not looked up in the conversation here; tools do that when they are called, and
 `Context.curate` does for an `UnderstandDecision`.
 """
 
@@ -164,14 +164,14 @@ class ToolCall(_Action):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the tool is to be called with: the parameters that were given, as JSON."""
+        """The arguments for the tool: the parameters that were set, as JSON."""
         return self.params.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 Action = ToolCall | StepComplete | AskUser | Blocked | Fail
 """What a step may answer, whatever it is."""
 
-# the steps that may call tools, and which they may call
+# type of step -> the tools that it may call
 _CALLING: Mapping[StepType, Container[str]] = {"read": ("db_read",), "write": TOOLS}
 
 if TYPE_CHECKING:
@@ -219,7 +219,8 @@ def _check_line(text: str) -> str:
 
 AnyRef = Annotated[str, AfterValidator(_check_ref)]
 RowRef = Annotated[str, AfterValidator(_check_row_ref)]
-# line ends inside stay: a key that is split by one is found, and one split by a space is not
+# line ends inside are kept, because a key split by a line end is found and one split by a space is
+# not
 Line = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_check_line)
 ]
@@ -319,7 +320,7 @@ class ThinkDecision(_Action):
 
 
 def understand_type(toolset: Toolset | None = None) -> type[UnderstandDecision]:
-    """Return the decision type for understanding a message: made once for a toolset.
+    """Return the decision type for understanding a message, cached per toolset.
 
     Args:
         toolset: names of tables and entities of refs must be in it; `None` for no check.
@@ -355,7 +356,7 @@ def _understand_type(toolset: Toolset) -> type[UnderstandDecision]:
 
 
 def think_type(toolset: Toolset | None = None) -> type[ThinkDecision]:
-    """Return the decision type for planning a turn: made once for a toolset.
+    """Return the decision type for planning a turn, cached per toolset.
 
     Args:
         toolset: names of tables and entities of refs must be in it, and steps of type `write` need
@@ -394,13 +395,13 @@ def _think_type(toolset: Toolset) -> type[ThinkDecision]:
 
 
 def _table_type(toolset: Toolset) -> Any:
-    """Return the type of names of tables; no value is valid if there are no tables."""
+    """Return the type of table names; without tables, no value is valid."""
     names = tuple(toolset.tables.names)
     return Literal[names] if names else Annotated[str, Field(min_length=1, max_length=0)]
 
 
 def _ref_types(toolset: Toolset) -> tuple[Any, Any]:
-    """Return the types of a ref of a row, and of a list of refs, drafts included."""
+    """Return the types of a row's ref, and of a list of refs including drafts."""
     known = toolset.tables.shown
 
     def check(text: str) -> str:
@@ -415,14 +416,14 @@ def _ref_types(toolset: Toolset) -> tuple[Any, Any]:
 
 
 def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDecision]:
-    """Return the decision type for a type of step: made once for a toolset.
+    """Return the decision type for a type of step, cached per toolset.
 
     Args:
         step: the type of the step.
         toolset: the tools and tables that a decision may use; `None` for no calls.
 
     Raises:
-        ContextError: there is no such type of step.
+        ContextError: the type of step is unknown.
 
     Example:
         >>> call = {"action": "tool_call", "tool": "db_read", "params": {"table": "recipes"}}
@@ -458,17 +459,17 @@ def _make_decision(step: StepType, toolset: Toolset | None) -> type[ActDecision]
 
 
 def _one_of(field: str, types: Sequence[Any]) -> Any:
-    """Return the type of what is one of several, told apart by a field."""
+    """Return the union of several types, with a field as discriminator."""
     if len(types) == 1:
         return types[0]
     return Annotated[reduce(or_, types), Field(discriminator=field)]
 
 
 def check_step_type(step: str) -> None:
-    """Check that there are steps of this type.
+    """Check that a type of step exists.
 
     Raises:
-        ContextError: there are none.
+        ContextError: it does not exist.
     """
     if step not in STEP_TYPES:
         known = ", ".join(map(repr, STEP_TYPES))
@@ -476,7 +477,7 @@ def check_step_type(step: str) -> None:
 
 
 def _tables(toolset: Toolset) -> dict[str, tuple[str, ...]]:
-    """Return the tables that each tool on tables may be called with."""
+    """Return the tables for each tool on tables."""
     return {
         each["name"]: tuple(each["inputSchema"]["properties"]["table"]["enum"])
         for each in toolset.schemas("mcp", describe=False)
@@ -485,7 +486,7 @@ def _tables(toolset: Toolset) -> dict[str, tuple[str, ...]]:
 
 
 def _completion_type(toolset: Toolset) -> type[StepComplete]:
-    """Return the type of the end of a step that may make drafts of a toolset's rows."""
+    """Return the completion type of a step that may make drafts for a toolset."""
     tables = _tables(toolset).get("db_create", ())
     if not tables or not toolset.drafts:
         return StepComplete
@@ -500,7 +501,7 @@ def _completion_type(toolset: Toolset) -> type[StepComplete]:
 
 
 def _calls(step: StepType, toolset: Toolset) -> list[type[ToolCall]]:
-    """Return the types of the calls of a toolset's tools that a step may make."""
+    """Return the types of the tool calls that a step may make."""
     tables = _tables(toolset)
     made = []
     for tool, arguments in TOOLS.items():

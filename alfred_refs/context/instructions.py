@@ -1,8 +1,8 @@
-"""The tools of a toolset as text: for the templates of prompts, from the tool definitions.
+"""The tools of a toolset as text for prompt templates, from the tool definitions.
 
-A model that follows a prompt may use exactly what its toolset has. So the templates are rendered
-with `Instructions`, which is read from the definitions that clients get (`Toolset.schemas`), and
-with names of the toolset's own columns as examples:
+A prompt describes exactly the features of its toolset. So the templates are rendered with
+`Instructions`, which is made from the definitions for clients (`Toolset.schemas`), with names of
+the toolset's own columns as examples:
 
 >>> instructions = instructions_for(toolset, ("db_read",))
 >>> [tool.name for tool in instructions.tools]
@@ -37,7 +37,7 @@ class ToolText:
 
     Attributes:
         name: its name.
-        description: what it does.
+        description: its description.
         arguments: a line for each argument.
     """
 
@@ -47,13 +47,13 @@ class ToolText:
 
 
 class Example(NamedTuple):
-    """A column or relationship of a toolset's.
+    """A column or relationship of a toolset.
 
     Attributes:
         table: its table.
         name: its name.
-        entity: what the refs in it begin with; empty for a column of data.
-        midnight: what follows the date in its values; empty for a column of dates.
+        entity: the prefix of the refs in it; empty for a column of data.
+        midnight: the text after the date in its values; empty for a column of dates.
     """
 
     table: str
@@ -67,15 +67,15 @@ _ANY_TABLE = Example("table", "id", "row")
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Columns and relationships of a toolset's; `None` for kinds that it does not have.
+    """Columns and relationships of a toolset; `None` for kinds that it lacks.
 
     Attributes:
         own: the field with each row's own ref.
         text: a column of text.
         time: a column of dates or times.
-        elements: a column that `contains` is for.
+        elements: a column that supports `contains`.
         related: a relationship to several rows.
-        parent: a column of refs that may be written, to rows with labels.
+        parent: a writable column of refs to labelled rows.
     """
 
     own: Example = _ANY_TABLE
@@ -88,16 +88,16 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What the templates know of a toolset; without one there are no tools.
+    """The variables of templates for a toolset; without a toolset, no tools.
 
     Attributes:
-        tools: those that a step may call.
+        tools: the tools that a step may call.
         filters: a line for each kind of filter.
-        tables: whether there are tables.
-        drafts: whether there are drafts.
-        new_drafts: whether content that is made becomes drafts.
-        labels: whether writes must give labels.
-        search: whether rows can be searched by meaning.
+        tables: whether the toolset has tables.
+        drafts: whether drafts are enabled.
+        new_drafts: whether generated content becomes drafts.
+        labels: whether writes must repeat labels.
+        search: whether semantic search is available.
         writes: whether one of the toolset's tools changes rows.
         examples: names of tables and columns.
     """
@@ -117,15 +117,15 @@ class Instructions:
         return {**{each.name: getattr(self, each.name) for each in fields(self)}, "has": self.has}
 
     def has(self, *names: str) -> bool:
-        """Return whether one of these tools is among them."""
+        """Return whether one of these tools is available."""
         return any(tool.name in names for tool in self.tools)
 
 
 def instructions_for(toolset: Toolset | None, tools: tuple[str, ...] = ()) -> Instructions:
-    """Return what the templates know of a toolset: made once for a toolset.
+    """Return the instructions for a toolset, cached per toolset.
 
     Args:
-        toolset: the toolset; `None` if there are no tools.
+        toolset: the toolset; `None` without tools.
         tools: the names of the tools that a step may call.
     """
     if toolset is None:
@@ -137,7 +137,7 @@ def _instructions(toolset: Toolset, tools: Collection[str]) -> Instructions:
     every = toolset.schemas("mcp", describe=False)
     definitions = [each for each in every if each["name"] in tools]
     filtering = [e["name"] for e in definitions if "filters" in e["inputSchema"]["properties"]]
-    # `db_read` is the first, and explains the filters of all
+    # `db_read` comes first and explains the filters of all tools
     kinds = toolset.filter_kinds(filtering[0]) if filtering and filtering[0] in TOOLS else ()
     operators = kinds[0]["properties"]["op"]["enum"] if kinds else ()
     return Instructions(
@@ -165,10 +165,10 @@ def _arguments(
     """Yield a line for each argument, and lines for the fields of its items.
 
     Args:
-        schema: of an object.
+        schema: the schema of an object.
         kinds: the schemas that it refers to.
-        typed: whether a `table` has its choices; the prompt lists the tables elsewhere.
-        indent: of the lines.
+        typed: whether to list the choices of a `table`; prompts list the tables elsewhere.
+        indent: the indentation of the lines.
     """
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
@@ -188,7 +188,7 @@ def _arguments(
 
 
 def _filter(kind: Schema) -> str:
-    """Return one kind of filter in a line, with what is said of its fields."""
+    """Describe one kind of filter in a line, with the descriptions of its fields."""
     properties = kind["properties"]
     notes = [f"`{name}`: {each.get('description')}" for name, each in properties.items()]
     notes = notes if len(notes) > 1 else []
@@ -197,11 +197,11 @@ def _filter(kind: Schema) -> str:
 
 
 def write_type(schema: Schema, kinds: Mapping[str, Schema] | None = None) -> str:
-    """Return the values that a JSON schema allows, in few words; null is left out.
+    """Describe the values of a JSON schema in few words, without null.
 
     Args:
         schema: the schema.
-        kinds: the schemas that it refers to; those that are not among them stay names.
+        kinds: the schemas that it refers to; references to others stay names.
     """
     return _TypeWriter(kinds or {}).write(schema)
 
@@ -215,7 +215,7 @@ class _TypeWriter:
 
     Args:
         kinds: the schemas that references name.
-        inside: the names of those that are being written.
+        inside: the names of the schemas that are being written.
     """
 
     kinds: Mapping[str, Schema]

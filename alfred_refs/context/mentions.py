@@ -10,8 +10,8 @@ among those that its owner can see, and returns their refs.
 ('Curry [hot]', 'recipe')
 
 **Names.** `Names` replaces refs in a reply by the labels of their rows. It works on a stream: the
-result is the same however the text is cut into chunks. At most the length of the longest ref and
-one character are held back.
+result does not depend on the cuts between chunks. It buffers at most the length of the longest ref
+and one character.
 
 >>> names = Names(lambda refs: {"recipe_3": "Thai Curry"}, longest=20)
 >>> [*names.of(["I put reci", "pe_3's sauce", " on the list."])]
@@ -131,7 +131,7 @@ class MentionedRows:
     Args:
         conversation: the conversation in which the rows get refs.
         session: looks the rows up.
-        toolset: finds the class of an entity; without one, the classes of the process do.
+        toolset: finds the class of an entity; by default, all mapped classes of the process.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ def _literal(column: KeyColumn, key: Key) -> Any:
 NamesOf = Callable[[Sequence[str]], Mapping[str, str]]
 """Returns the names of those refs that are known: called once for the new refs of a chunk."""
 
-# a word that may be a ref; a character that joins words to an address; one that ends an address
+# a possible ref; a character that joins words to an address; a character that ends an address
 _PIECE = re.compile(
     r"(?P<word>[A-Za-z0-9_\\]+)|(?P<join>[/#?=&:.])|[\s<>()\[\]\"'`|]|[^\w\x00-\x7f]"
 )
@@ -256,7 +256,7 @@ class Names:
     Args:
         names_of: looks names up; called once for each ref.
         longest: the number of characters of the longest possible ref.
-        unknown: returns the text for a ref that is not known; by default the ref.
+        unknown: returns the text for an unknown ref; by default the ref.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Names:
         self._before = ""  # the last character that was returned
         self._joined = False  # whether the next word continues an address
         self._until = ""  # the characters that end the current span
-        self._in_word = False  # whether the last word goes on, and is too long for a ref
+        self._in_word = False  # whether the last word continues and is too long for a ref
 
     def of(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield a reply with names, each part as soon as it is complete."""
@@ -281,13 +281,13 @@ class Names:
             yield text
 
     def add(self, chunk: str) -> str:
-        """Return the text that is complete with one more chunk."""
+        """Add a chunk, and return the text that is complete now."""
         text = self._held + chunk
         unfinished = _UNFINISHED.search(text)
         if unfinished is None:
             self._held = ""
             return self._named(text)
-        if self._is_long(unfinished[1]):  # no ref: it need not be held
+        if self._is_long(unfinished[1]):  # too long for a ref, so not buffered
             self._held, done = "", self._named(text)
             self._in_word = unfinished.end(1) == len(text)
             return done
@@ -304,7 +304,7 @@ class Names:
         return len(core) > self._longest or len(word) > 2 * self._longest
 
     def _named(self, text: str, after: str = "") -> str:
-        """Return a text that ends after a word, with names."""
+        """Replace the refs in a text that ends after a word."""
         refs = self._refs_in(text, after)
         self._look_up([ref for _, ref in refs])
         shown, end = [], 0

@@ -4,10 +4,10 @@
     answer = model(system=prompt.system, user=prompt.user)
     decision = prompt.decision.model_validate_json(answer)
 
-The application passes a `Step`, and `Exchange`, `Called` and `Item` objects. `Material` has all
-that a prompt is made of, and `Prompt` is the result. The table `PARTS` defines the order of the
-fifteen parts, and the types of step that each is for. Parts that never change come first and those
-that change in every step last, because providers cache prompts by their prefix.
+The application passes a `Step`, and `Exchange`, `Called` and `Item` objects. `Material` contains
+the input of a prompt, and `Prompt` is the result. The table `PARTS` defines the order of the
+parts, and the types of step that have them. Parts that never change come first and those that
+change in every step last, because providers cache prompts by their prefix.
 
 >>> [part.name for part in PARTS][:3]
 ['header', 'guidance', 'status']
@@ -18,7 +18,7 @@ An application replaces any of them by a file of the same name in its own direct
 >>> Templates().text("read") != ""
 True
 
-A template with an unknown variable is an error and not an empty place.
+An unknown variable in a template is an error, not an empty string.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ NAMES = (
 
 @cache
 def _environment(directory: Path | None) -> Environment:
-    """Return the environment of a directory's templates and ours.
+    """Return the Jinja environment for a directory's templates and ours.
 
-    Contexts share it: to compile a template takes longer than to render it ten times.
+    Contexts share it, because compiling a template takes longer than rendering it ten times.
     """
     try:
         import jinja2  # noqa: PLC0415  # an extra
@@ -79,7 +79,7 @@ def _environment(directory: Path | None) -> Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,  # noqa: S701  # Markdown for a model; what users write is quoted
+        autoescape=False,  # noqa: S701  # Markdown for a model; users' text is quoted
     )
 
 
@@ -87,11 +87,11 @@ class Templates:
     """The templates of one application.
 
     Args:
-        directory: whose files replace ours, one by one; `None` for ours alone.
+        directory: the directory of files that replace ours, one by one; `None` for ours alone.
 
     Raises:
-        ContextError: the directory is not there, or has a file that replaces nothing.
-        TemplateError: one of its files is broken.
+        ContextError: the directory does not exist, or has a file that replaces nothing.
+        TemplateError: one of its files is invalid.
     """
 
     def __init__(self, directory: str | Path | None = None) -> None:
@@ -122,15 +122,15 @@ class Templates:
             raise TemplateError(name, f"is broken: {error}", "correct it") from error
 
     def text(self, name: str, instructions: Instructions | None = None, **values: Any) -> str:
-        """Return a template with its values.
+        """Render a template.
 
         Args:
-            name: of the template.
-            instructions: what it may use of the toolset; nothing by default.
-            values: what it may use besides.
+            name: the name of the template.
+            instructions: its variables for the toolset; none by default.
+            values: its other variables.
 
         Raises:
-            TemplateError: it is broken, or uses what it is not given.
+            TemplateError: the template is invalid, or uses an undefined variable.
         """
         values |= (instructions or Instructions()).values()
         template = self._template(name)
@@ -143,11 +143,11 @@ class Templates:
             raise TemplateError(name, f"fails: {error}", f"it is given {given}") from error
 
 
-_SHOWN = 60  # characters of what was given, in an error
+_SHOWN = 60  # characters of a value in an error
 
 
 def _check_ref(ref: str, what: str) -> None:
-    """Check that a text is a ref, because a prompt shows it as it is.
+    """Check that a text is a ref, because prompts show it unquoted.
 
     Raises:
         ContextError: it is not.
@@ -183,7 +183,7 @@ class Item:
     ref: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no ref: it stands in a prompt as it is."""
+        """Check the ref, because prompts show it unquoted."""
         if self.ref is not None:
             _check_ref(self.ref, "an item of a batch")
 
@@ -194,7 +194,7 @@ class Exchange:
 
     Attributes:
         user: the user's text.
-        assistant: the answer; empty if there is none yet.
+        assistant: the answer; empty if it is not known yet.
 
     Example:
         >>> said = [Exchange("What is for dinner?", "recipe_1, if you like.")]
@@ -245,19 +245,19 @@ class Step:
 
     Attributes:
         type: the type of the step.
-        goal: its goal, by the plan.
+        goal: its goal, from the plan.
         number: its number in the turn, from 1.
         of: the number of steps of the plan.
         guidance: instructions of the application for this type of step.
         step_guidance: instructions of the application for this step.
         profile: facts about the user, for steps that analyze or generate.
-        batch: the items that a write step has to write.
+        batch: the items to write, for a write step.
         tables: the tables to describe; `None` for all.
         refs: the refs of the rows and drafts that the step is about.
         constraints: the user's requirements, in the words of a model.
 
     Raises:
-        ContextError: there is no such type of step, the numbers do not fit, or a ref is not valid.
+        ContextError: the type of step is unknown, the numbers do not fit, or a ref is invalid.
 
     Example:
         >>> step = Step("write", "save the menu", number=2, of=4, guidance="Keep it short.")
@@ -289,9 +289,9 @@ class Step:
         """Return the steps of a plan, with the constraints of the user.
 
         Args:
-            plan: what the model has planned.
-            understood: what it has understood before.
-            profile: what is known of the user.
+            plan: the plan of the model.
+            understood: the understanding that the plan is based on.
+            profile: facts about the user.
 
         Example:
             >>> step = {"type": "write", "goal": "save it", "refs": ["gen_recipe_1"]}
@@ -323,11 +323,11 @@ class Step:
     def quick(cls, understood: UnderstandDecision) -> Step | None:
         """Return the only step of a turn that needs no plan, or None if it needs one.
 
-        A turn is quick if one read of one table answers it: nothing is changed or made, and the
-        answer is in the database. Its prompt is made as that of any step.
+        A turn is quick if one read of one table answers it: nothing is changed or generated, and
+        the answer is in the database. Its prompt is made like the prompt of any step.
 
         Args:
-            understood: what the model has understood.
+            understood: the model's understanding of the message.
 
         Example:
             >>> question = {"table": "recipes", "goal": "how many are there?"}
@@ -348,7 +348,7 @@ class Step:
         )
 
     def __post_init__(self) -> None:
-        """Refuse what no plan has."""
+        """Validate the fields."""
         check_step_type(self.type)
         for ref in self.refs:
             _check_ref(ref, "a step")
@@ -360,20 +360,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that the parts of a prompt are made of.
+    """The input of the parts of a prompt.
 
     Attributes:
-        step: which it is for.
-        turn: the current one.
-        today: the date, where the user is.
-        note: what the step before left.
-        results: what earlier steps left, a line each, and the calls of this one.
+        step: the step of the prompt.
+        turn: the number of the current turn.
+        today: the date for the user.
+        note: the note of the previous step.
+        results: lines about earlier steps, and the calls of this step.
         schema: the tables, as the toolset describes them.
-        entities: the rows at hand.
-        drafts: what is generated and not saved.
-        exchanges: the last ones.
-        forms: of the decisions that are valid.
-        instructions: what the templates know of the toolset.
+        entities: the rows of the conversation.
+        drafts: the pending drafts.
+        exchanges: the last exchanges.
+        forms: the JSON forms of valid decisions.
+        instructions: the variables for the toolset.
         templates: the fixed texts.
     """
 
@@ -401,8 +401,8 @@ class Prompt(Generic[Decision]):
     Attributes:
         system: its instructions, the same for each step of a type.
         user: the step.
-        parts: of `user`, by name, in order; those that are there.
-        decision: what it may answer.
+        parts: the parts of `user` that are not empty, by name, in order.
+        decision: the type of the model's answer.
 
     Example:
         >>> prompt = Context(chat, toolset=toolset).prompt(Step("read", "find a soup"))
@@ -479,12 +479,12 @@ def _quote_block(text: str) -> str:
     return "\n".join(f"> {inert(line)}" for line in text.splitlines())
 
 
-# the beginning of a heading or a fence in Markdown, and what makes the line above a heading
+# the beginning of a Markdown heading or fence, or of a line that makes the line above a heading
 _STRUCTURE = re.compile(r"^[ \t]*+(?=#{1,6}(?:\s|$)|```|~~~|(?:=+|-+)[ \t]*$)", re.MULTILINE)
 
 
 def plain_lines(text: str) -> str:
-    """Return a text of Markdown in which no line is a heading, a fence, or underlines one."""
+    """Escape headings, fences and heading underlines in a Markdown text."""
     return _STRUCTURE.sub(r"\g<0>\\", "\n".join(map(inert, text.splitlines())))
 
 
@@ -497,10 +497,10 @@ class Part:
     """One part of a prompt.
 
     Attributes:
-        name: what it is called.
+        name: its name.
         steps: the types of steps, or of nodes, that have it, by their first letters.
-        heading: above it; none, where the text has its own or needs none.
-        text: returns it; where that is empty the part is left out.
+        heading: its heading; empty if the text has its own or needs none.
+        text: returns its text; a part with an empty text is left out.
     """
 
     name: str
@@ -509,7 +509,7 @@ class Part:
     text: Callable[[Material], str]
 
 
-# In this order. Entities and conversation are there even when there are none.
+# In this order. Entities and conversation are included even if empty.
 PARTS: Final[Sequence[Part]] = (
     Part("header", "RWAG", "", _header),
     Part("guidance", "W", "Guidance", lambda m: plain_lines(m.step.guidance)),
@@ -548,12 +548,12 @@ NODE_PARTS: Final[Sequence[Part]] = (
 
 
 def node_step(*, guidance: str, profile: str = "", **more: Sequence[str]) -> Step:
-    """Return the texts of a node's prompt, as of a step that calls no tools."""
+    """Return the texts of a node's prompt, like those of a step without tool calls."""
     return Step("analyze", "", guidance=guidance, profile=profile, **more)  # type: ignore[arg-type]
 
 
 def key_parts(material: Material, node: Node | None = None) -> dict[str, str]:
-    """Return the parts of a step's or a node's prompt, in order, those that are not empty."""
+    """Return the parts of a step's or a node's prompt that are not empty, in order."""
     letter = (node or material.step.type)[0].upper()
     found = {}
     for part in PARTS if node is None else NODE_PARTS:
@@ -564,7 +564,7 @@ def key_parts(material: Material, node: Node | None = None) -> dict[str, str]:
 
 
 def system_of(step: StepType | Node, templates: Templates, instructions: Instructions) -> str:
-    """Return the instructions for steps of a type: what holds for all, the tools, the type."""
+    """Return the instructions for a type of step: general, about tools, about the type."""
     names = ["base", *(["crud"] if step in ("read", "write") else []), step]
     texts = (templates.text(name, instructions) for name in names)
     return "\n\n".join(text for text in texts if text)
@@ -579,6 +579,6 @@ def forms_of(decision: type[ActDecision]) -> list[str]:
 
 
 def form_of(model: type[BaseModel]) -> str:
-    """Return how an object of a model is written."""
+    """Return the JSON form of a pydantic model."""
     schema = model.model_json_schema()
     return write_type(schema, schema.get("$defs"))

@@ -22,7 +22,7 @@ class NoKeys:
     """Fails a test that shows a key."""
 
     def check(self, *values: Any) -> None:
-        """Fail if there is a key in text or JSON values."""
+        """Fail if text or JSON values contain a key."""
         from alfred_refs.context.auditing import find_keys  # noqa: PLC0415  # every run of pytest imports this module
 
         found = [each for value in values for each in find_keys(value)]
@@ -33,7 +33,7 @@ class NoKeys:
 
 @pytest.fixture
 def no_keys(caplog: pytest.LogCaptureFixture) -> Iterator[NoKeys]:
-    """Check values for keys, and at the end what the test has logged."""
+    """Check values for keys, and the logs at the end of the test."""
     checks = NoKeys()
     yield checks
     logged = (record for when in ("setup", "call") for record in caplog.get_records(when))

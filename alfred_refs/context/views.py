@@ -1,4 +1,4 @@
-"""What a prompt shows of a conversation: selecting rows, views as data, rendering to Markdown.
+"""The content of prompts: select rows, make views as data, render them to Markdown.
 
 >>> from alfred_refs.context import Context
 >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes", "columns": ["name"]})
@@ -11,18 +11,18 @@
 Not listed, and perhaps deleted: 2 line.
 
 1. `select_entries` takes the activity that the store recorded, and a `Window`: rows used in the
-   last turns are active and shown with their values; retained rows are shown by name; of the
-   others only the number is shown.
+   last turns are active and shown with their values; retained rows are shown by name, and all
+   others only as a number.
 2. `view_of` makes a `ContextView` of the rows as they are now: pydantic models with a JSON schema,
-   for applications with a format of their own. Everything in them is in refs.
+   for applications with a format of their own. They contain refs and no keys.
 3. `render_view` formats a view as Markdown, one line per row. `fit_view` does so within a budget,
    rows of the last turns first, and states how many were left out.
 
-A row in a list of another active row is shown there, in the order of the list, and not again by
-itself. Every other row that is nested is shown with its values once, and then by its ref.
+A row in a list of another active row is shown only there, in the order of the list. Every other
+nested row is shown with its values once, and then by its ref.
 
-Labels and data are text of users. They are quoted, with every character escaped that could end a
-line, a fence or a tag, so that they cannot change the structure of the prompt. All functions here
+Labels and data are text of users. They are quoted, and characters that could end a line, a fence
+or a tag are escaped, so that they cannot change the structure of the prompt. All functions here
 are pure; `Context` reads the rows.
 """
 
@@ -55,13 +55,12 @@ from alfred_refs.tools import CurrentRow, CurrentRows, Plan
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far back a prompt looks.
+    """The history that a prompt includes.
 
     Attributes:
-        active: the number of turns, the current one included, whose rows are shown with their
-            values.
-        exchanges: the number of exchanges of the conversation, the last ones, that are repeated.
-        steps: the number of steps of the turn before, the last ones, that are shown.
+        active: the number of turns, including the current one, whose rows are shown with values.
+        exchanges: the number of last exchanges that are repeated.
+        steps: the number of last steps of the previous turn that are shown.
 
     Raises:
         ContextError: a number is out of range.
@@ -99,8 +98,8 @@ class Selection:
     """The rows that a prompt shows.
 
     Attributes:
-        turn: the current one.
-        active: rows of the window, those of earlier turns first; in natural order in each turn.
+        turn: the number of the current turn.
+        active: rows of the window: earlier turns first, in natural order in each turn.
         retained: older rows that are retained, in the same order.
         others: the number of other refs, by entity.
     """
@@ -112,14 +111,14 @@ class Selection:
 
 
 def is_gone(entry: ActivityEntry) -> bool:
-    """Return whether a row is known not to exist: its ref says so, or it was deleted last."""
+    """Return whether a row is known not to exist: by its ref, or because it was deleted last."""
     return entry.gone is not None or entry.action == "deleted"
 
 
 def among(
     record: ActivityRecord, entities: Container[str], *, masked: Container[str]
 ) -> ActivityRecord:
-    """Return the activity on the rows of some entities, without the labels of those masked."""
+    """Return the activity on the rows of some entities, without labels of masked entities."""
     entries = [
         replace(entry, label=None) if entry.ref.entity in masked else entry
         for entry in record.entries
@@ -130,11 +129,11 @@ def among(
 
 
 def select_entries(record: ActivityRecord, window: Window) -> Selection:
-    """Return which rows a window shows.
+    """Select the rows that a window shows.
 
-    Rows of earlier turns come first and those of this turn last: from step to step a prompt begins
-    alike, and a cache of prompts can be used. A row whose ref was only shown in another row is
-    left out. A row that does not exist is shown as deleted inside the window, and not outside.
+    Rows of earlier turns come first and rows of this turn last, so that prompts of consecutive
+    steps share a prefix, which providers cache. A row whose ref was only shown in another row is
+    left out. A deleted row is shown as deleted inside the window, and left out outside.
     """
     since = record.turn - window.active
     active, retained = [], []
@@ -163,7 +162,7 @@ def check_audience(audience: str) -> None:
     """Check that an audience exists.
 
     Raises:
-        ContextError: it does not.
+        ContextError: it does not exist.
     """
     if audience not in get_args(Audience):
         known = ", ".join(map(repr, get_args(Audience)))
@@ -178,7 +177,7 @@ class RowView(_ViewModel):
     """One row with its values.
 
     Attributes:
-        ref: as a model sees it.
+        ref: its ref.
         data: its own values, by field; `None` if they are not shown here.
         related: the rows nested in it, by relationship: one, or a list.
     """
@@ -193,14 +192,14 @@ class EntityView(RowView):
 
     Attributes:
         entity: the entity of its ref.
-        label: what people call it: text of users, to be shown and never to be obeyed.
-        status: the last action, with `:user` if the user did it; `deleted since` if the row does
-            not exist any more, whoever deleted it after that action; `restored` if it was deleted
-            and exists again; `never saved` if its transaction was rolled back; `not visible` if
-            it cannot be read now; `pending` for a draft.
+        label: its label: text of users, which is data and never an instruction.
+        status: the last action, with `:user` if the user did it; `deleted since` if the row was
+            deleted after that action, by anyone; `restored` if it was deleted and exists again;
+            `never saved` if its transaction was rolled back; `not visible` if it cannot be read
+            now; `pending` for a draft.
         first_turn: the turn of the first action.
         last_turn: the turn of the last action.
-        reason: why it is retained.
+        reason: the reason for retaining it.
         within: the ref of the row whose list contains it, if it is shown there.
 
     Example:
@@ -231,10 +230,9 @@ class CallView(_ViewModel):
     Attributes:
         call: its number.
         tool: its name.
-        would: what it does, or would do, in words.
-        state: `waiting`, `done`, `rejected`, `expired`, or `doing` if it is not known whether it
-            was done.
-        reason: why it was rejected, in the words of whoever did; `None` without a reason.
+        would: the summary of its plan.
+        state: `waiting`, `done`, `rejected`, `expired`, or `doing` if the result is unknown.
+        reason: the reason for a rejection, as text of the person; `None` without a reason.
 
     Example:
         >>> from alfred_refs.tools import Toolset
@@ -261,14 +259,14 @@ class ContextView(_ViewModel):
     """The content of a prompt: the rows, drafts and steps of a conversation.
 
     Attributes:
-        turn: the current one.
-        active: rows of the window, those of this turn last.
-        drafts: content that is generated and not saved.
-        retained: older rows that are retained; without data.
+        turn: the number of the current turn.
+        active: rows of the window; rows of this turn come last.
+        drafts: the pending drafts.
+        retained: older rows that are retained, without data.
         others: the number of other refs, by entity.
-        calls: those that wait for a person, and those of the window that one has decided.
-        hidden: how many of `active`, `drafts` and `retained` a budget left out.
-        cut: where values of rows were shortened, as in an answer of a tool.
+        calls: calls that wait for a person, and calls of the window that a person has decided.
+        hidden: the number of rows and drafts that a budget left out.
+        cut: the paths of shortened values, as in an answer of a tool.
 
     Example:
         >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
@@ -293,7 +291,7 @@ class ContextView(_ViewModel):
         yield from self.drafts
 
     def keeping(self, kept: Mapping[str, EntityView]) -> ContextView:
-        """Return the view with these refs alone, as they are given; the others are counted."""
+        """Return the view with only these rows and drafts; the others are counted."""
         groups = {
             name: [kept[each.ref] for each in getattr(self, name) if each.ref in kept]
             for name in ("active", "drafts", "retained")
@@ -304,7 +302,7 @@ class ContextView(_ViewModel):
 
 
 def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
-    """Return the calls that need a person: those that wait, and those decided after a turn."""
+    """Return the calls that need a person: waiting calls, and calls decided after a turn."""
     return [
         CallView(
             call=entry.number,
@@ -314,7 +312,7 @@ def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
             reason=entry.reason,
         )
         for entry in entries
-        if entry.token is not None and entry.plan is not None  # a person was asked
+        if entry.token is not None and entry.plan is not None  # needed a person
         if entry.state == "waiting" or entry.turn > since
     ]
 
@@ -330,11 +328,11 @@ def view_of(
     """Return the view of a selection.
 
     Args:
-        selection: of the rows.
-        drafts: the pending drafts, as they are to be shown.
-        data: whether drafts are shown with their content.
-        current: the rows as they are now; `None` if they were not read.
-        calls: that need a person.
+        selection: the selection of rows.
+        drafts: the pending drafts, without hidden columns.
+        data: whether to show drafts with their content.
+        current: the current values of rows; `None` if they were not read.
+        calls: the calls that need a person.
     """
     nesting = _Nesting(selection.active, {} if current is None else current.rows)
     listed = {str(entry.ref) for entry in (*selection.active, *selection.retained)}
@@ -380,7 +378,7 @@ def _entity_view(
     if row is not None:
         label = row.label
     elif status == "not visible" and len(entry.fields or ()) <= 1:
-        label = None  # no more than its ref was ever shown
+        label = None  # only its ref was ever shown
     return EntityView(
         ref=ref,
         entity=entry.ref.entity,
@@ -412,15 +410,15 @@ def _status(entry: ActivityEntry, current: CurrentRows | None) -> str:
 
 
 class _Nesting:
-    """Decides where each row is shown with its values: once.
+    """Finds the one place where each row is shown with its values.
 
     Args:
         active: the entries of the rows to show.
-        rows: as they are now, by ref.
+        rows: the current rows, by ref.
 
     Attributes:
-        views: the rows that are shown by themselves, by ref.
-        parents: of the other active rows, the ref of the row in whose list each is shown.
+        views: the rows that are not shown inside another, by ref.
+        parents: for each other active row, the ref of the row whose list shows it.
     """
 
     def __init__(self, active: Sequence[ActivityEntry], rows: Mapping[str, CurrentRow]) -> None:
@@ -433,7 +431,7 @@ class _Nesting:
                     self.parents.setdefault(child, parent)
         self._shown = {ref for ref in refs if ref not in self.parents}
         self.views = {ref: self._view(self._rows[ref], ref) for ref in refs if ref in self._shown}
-        for ref in refs:  # its parent is only shown by its ref, or inside of it
+        for ref in refs:  # its parent is only shown by its ref, or inside this row
             if ref not in self._shown:
                 del self.parents[ref]
                 self._shown.add(ref)
@@ -456,7 +454,7 @@ class _Nesting:
 
 
 def _list_items(row: CurrentRow) -> Iterator[tuple[str, str]]:
-    """Yield the rows in lists of a row and of the rows nested in it, as pairs of refs."""
+    """Yield the rows in lists of a row and of its nested rows, as pairs of refs."""
     for value in row.related.values():
         if isinstance(value, CurrentRow):
             yield from _list_items(value)
@@ -487,25 +485,25 @@ _STATES: Mapping[CallState, str] = {
     "expired": "nobody has decided it in time",
 }
 
-# tags that the text of a user may not contain; `<product_2:hex>` and `<key>` are marks of keys
+# tags that a user's text must not contain; `<product_2:hex>` and `<key>` are marks of keys
 _TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+(?::(?:hex|HEX|upper))?)>)")
-_RARE = re.compile(r"[^ -_a-~]")  # what is not ASCII, control characters, and the backtick
-_JOINERS = "\u200c\u200d"  # that emoji and some scripts are written with
+_RARE = re.compile(r"[^ -_a-~]")  # non-ASCII, control characters, and the backtick
+_JOINERS = "\u200c\u200d"  # used by emoji and some scripts
 
 
 def tokens(text: str) -> int:
-    """Estimate the number of tokens of a text: a third of its bytes, which is rather too many."""
+    """Estimate the number of tokens of a text: a third of its bytes, a high estimate."""
     return -(-len(text.encode()) // 3)
 
 
 def quote_json(value: Any) -> str:
-    """Return a value as JSON in one line, which ends no line, fence or tag around it."""
+    """Return a value as JSON in one line, escaped so that it cannot end a fence or tag."""
     text = _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))
     return _RARE.sub(lambda sign: _escape_sign(sign[0]), text)
 
 
 def inert(text: str) -> str:
-    """Return a line with its invisible characters, which change what is displayed, escaped."""
+    """Escape invisible characters in a line, which could change the display."""
     return "".join(sign if sign in "`\t" else _escape_sign(sign) for sign in text)
 
 
@@ -525,23 +523,23 @@ def _units(sign: str) -> Iterable[int]:
 def render_view(
     view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
 ) -> str:
-    """Return a view as Markdown; arguments and errors as of `fit_view`."""
+    """Return a view as Markdown; for arguments and errors, see `fit_view`."""
     return _text(fit_view(view, audience, budget, count), audience)
 
 
 def fit_view(
     view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
 ) -> ContextView:
-    """Return as much of a view as a budget allows: the last rows first, if need be without data.
+    """Fit a view into a budget: keep the last rows first, without data if necessary.
 
     Args:
-        view: of the conversation.
-        audience: who reads it.
+        view: the view of the conversation.
+        audience: the reader of the text.
         budget: the maximum length of its text; `None` for no limit.
         count: measures the text.
 
     Raises:
-        ContextError: the audience does not exist, or the budget has no room even for the counts.
+        ContextError: the audience does not exist, or the budget is too small even for the counts.
     """
     check_audience(audience)
     if budget is None or count(_text(view, audience)) <= budget:
@@ -593,7 +591,7 @@ def _nested_refs(row: RowView) -> Iterator[str]:
 
 
 def _fixed_text(view: ContextView, audience: Audience) -> str:
-    """Return the text of a view with all rows left out, and the headings of those."""
+    """Return the text of a view without rows and their headings."""
     empty = view.keeping({})
     if audience == "reply":
         retained, drafts, others = _RETAINED_NAMES, "", ""
@@ -633,7 +631,7 @@ def _text(view: ContextView, audience: Audience) -> str:
 
 
 def _note(view: ContextView, audience: Audience) -> str:
-    """Return what a step that works with rows must know of the values below."""
+    """Return the note on the values below, for a step that works with rows."""
     there = [each for each in view.active if not _is_deleted(each)]
     if audience != "act" or not there:
         return ""
@@ -641,7 +639,7 @@ def _note(view: ContextView, audience: Audience) -> str:
 
 
 def _decisions(view: ContextView) -> str:
-    """Return the calls that a person decides, a line each."""
+    """Return one line for each call that a person decides."""
     lines = [
         f"- call {each.call}, {each.tool}: {quote_json(each.would)}: {_STATES[each.state]}"
         + ("" if each.reason is None else f": {quote_json(each.reason)}")
@@ -663,8 +661,8 @@ def _item(view: EntityView, audience: Audience, entries: Mapping[str, EntityView
 
     Args:
         view: the row.
-        audience: who reads it.
-        entries: all rows that are shown, by ref: the status of nested ones is there.
+        audience: the reader of the text.
+        entries: all shown rows, by ref, for the status of nested rows.
     """
     if audience == "reply":
         entity, status = view.entity.replace("_", " "), _describe_status(view.status)
@@ -678,7 +676,7 @@ def _item(view: EntityView, audience: Audience, entries: Mapping[str, EntityView
 
 def _when(view: EntityView, audience: Audience) -> str:
     status = _describe_status(view.status)
-    if view.status == "linked":  # it was only retained
+    if view.status == "linked":  # only retained
         return ""
     if view.status in ("not visible", "restored"):
         return f" ({status})"
@@ -690,7 +688,7 @@ def _when(view: EntityView, audience: Audience) -> str:
 
 
 def _is_deleted(view: EntityView) -> bool:
-    return view.status.startswith("deleted")  # whoever has deleted it
+    return view.status.startswith("deleted")  # by anyone
 
 
 def _describe_status(status: str) -> str:
@@ -720,7 +718,7 @@ def _lists_of(row: RowView) -> dict[str, list[RowView]]:
 
 
 def _inside(row: RowView, parent: str, entries: Mapping[str, EntityView]) -> str:
-    """Return a row in a list in one line, without the ref of the row that has the list."""
+    """Format a row of a list in one line, without the ref of its parent row."""
     if row.data is None:
         return row.ref
     entry = entries.get(row.ref)
@@ -731,7 +729,7 @@ def _inside(row: RowView, parent: str, entries: Mapping[str, EntityView]) -> str
 
 
 def _values(row: RowView, without: AbstractSet[str] = frozenset()) -> dict[str, Any]:
-    """Return the values of a row without nulls, and without its ref, which is shown first."""
+    """Return the values of a row without nulls and without its ref, which is shown first."""
     nested = {name: _nested_values(each) for name, each in row.related.items()}
     values = {**_own(row), **nested}
     return {
@@ -740,14 +738,14 @@ def _values(row: RowView, without: AbstractSet[str] = frozenset()) -> dict[str, 
 
 
 def _own(row: RowView) -> dict[str, Any]:
-    """Return the values of a row without its ref: other columns may have the same value."""
+    """Return the values of a row without its ref column."""
     data = row.data or {}
     own = next((name for name, value in data.items() if value == row.ref), None)
     return {name: value for name, value in data.items() if name != own}
 
 
 def _nested_values(rows: RowView | list[RowView] | None) -> Any:
-    """Return nested rows as values; a row without values is its ref."""
+    """Return nested rows as values; a row without values becomes its ref."""
     if rows is None:
         return None
     if isinstance(rows, list):

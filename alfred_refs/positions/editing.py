@@ -19,13 +19,13 @@ A call takes these steps:
 
 1. `Snapshot.read` reads the lists of one row, and locks its rows if they are to be edited. The
    snapshot has a token: a digest of the list's name, of its values, and of the refs of its rows.
-   With `expect`, `apply` raises if the token is another one.
-2. `edits.execute` changes the order of the snapshot's items and returns the other changes.
-3. `plan_of` compares the items with the snapshot and returns the rows to delete, update, insert.
-4. `write` sets them on the mapped instances and flushes. Rows that stay keep their keys, and rows
-   whose position does not change are not written. Where positions are unique at every moment, the
-   rows that move are first written with positions behind the end: two UPDATEs a row, but no
-   violation on the way.
+   With `expect`, `apply` raises `DriftError` if the token differs.
+2. `edits.execute` changes the order of the snapshot's items and returns the other changes. 3.
+`plan_of` compares the items with the snapshot and returns the rows to delete, update or insert. 4.
+`write` sets them on the mapped instances and flushes. Rows that stay keep their keys, and rows
+whose position does not change are not written. If a unique constraint on positions is not
+deferred, moved rows are first written with positions behind the end: two UPDATEs per row, but no
+violation in between.
 
 A batch is applied as a whole or not at all. Nothing is committed here. Rows that the relationship
 does not load, because its `primaryjoin` excludes them, are not renumbered.
@@ -74,13 +74,13 @@ _JSON_TYPES = (bool, int, float, dict, list)
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The result of a batch of edits. It has no keys, so a message history may keep it.
+    """The result of a batch of edits. It contains no keys, so it may be kept in a message history.
 
     Attributes:
         before: the items before the batch, by position.
         after: the items after it.
         token: a short text that identifies the list before the batch; it changes with any change
-            of the list. `None` where edits were applied without `expect`.
+            of the list. `None` if edits were applied without `expect`.
 
     Example:
         >>> preview = EditableList(Recipe, "lines").preview(session, "recipe_1", [Remove([1])])
@@ -101,13 +101,13 @@ class EditableList:
     Args:
         model: the mapped class.
         name: an attribute that is a list: a one-to-many relationship with `order_by`, an array or
-            a JSON column. For lists inside its items, add the names that lead there, separated
-            by dots: `"steps"`, `"settings.week.meals"`.
+            a JSON column. For lists inside its items, append their names, separated by dots:
+            `"steps"`, `"settings.week.meals"`.
         repair: whether to take rows with equal or missing positions in the order of their keys;
             otherwise they raise `ListError`.
 
     Raises:
-        ListError: there is no such list, or it cannot be edited.
+        ListError: the list does not exist or cannot be edited.
 
     Example:
         >>> lines = EditableList(Recipe, "lines")
@@ -125,7 +125,7 @@ class EditableList:
         self._repair = repair
 
     def items(self, session: Session, of: Any) -> list[Any]:
-        """Return the items as they are now, by position, for example to show them to a model.
+        """Return the current items by position, for example to show them to a model.
 
         Args:
             session: the session that reads them.
@@ -140,11 +140,11 @@ class EditableList:
         Args:
             session: the session that reads the list.
             of: the row that owns the list, or its ref.
-            edits: in any order.
+            edits: the edits, in any order.
 
         Raises:
             PositionError: an edit is invalid, or edits contradict each other.
-            ListError: rows have the same position, or none.
+            ListError: positions of rows are equal or missing.
         """
         snapshot = self._snapshot(session, of, lock=False)
         outcome = self._execute(snapshot, edits)
@@ -163,13 +163,13 @@ class EditableList:
         Args:
             session: the session whose transaction the edits belong to.
             of: the row that owns the list, or its ref; locked until the transaction ends.
-            edits: in any order.
+            edits: the edits, in any order.
             expect: a preview, or its token; the list must not have changed since.
 
         Raises:
             PositionError: an edit is invalid, or edits contradict each other.
             DriftError: the list has changed since the preview.
-            ListError: rows have the same position, or none.
+            ListError: positions of rows are equal or missing.
         """
         snapshot = self._snapshot(session, of, lock=True)
         token = expect.token if isinstance(expect, Preview) else expect
@@ -177,7 +177,7 @@ class EditableList:
             before = expect.before if isinstance(expect, Preview) else None
             snapshot.check(self.name, token, before)
         outcome = self._execute(snapshot, edits)
-        # before the write, which changes the instances that the values are read from
+        # before the write, which changes the instances with the values
         after = snapshot.values(outcome.modified)
         write(session, plan_of(snapshot, outcome))
         return Preview(snapshot.before, after, token)
@@ -201,7 +201,7 @@ class EditableList:
 
 
 class _MappingRules(Rules):
-    """The rules that follow from the mapping alone."""
+    """The rules that follow from the mapping."""
 
     def __init__(self, snapshot: Snapshot, levels: Sequence[Level]) -> None:
         self._snapshot = snapshot
@@ -224,16 +224,16 @@ class _MappingRules(Rules):
 
 
 def mismatch_of(item: Item, expect: Any) -> str | None:
-    """Return what an item is instead of a text or values by field, or None if it is as expected.
+    """Describe an item that differs from a text or values by field; None if it matches.
 
-    A text is expected to be the value of any of the fields.
+    A text matches if it is the value of any field.
     """
     if isinstance(item.value, Document):
         fields = item.value.value
         if not isinstance(fields, Mapping):
             return None if fields == expect else repr(fields)
     else:
-        # values from attributes: in the dictionary of the instance a RefSession leaves the keys
+        # values from attributes, because `__dict__` of an instance contains keys in a RefSession
         fields = {name: getattr(item.value, name) for name in sqla.state_of(item.value).dict}
     if isinstance(expect, Mapping):
         other = {name: fields.get(name) for name in expect if fields.get(name) != expect[name]}
@@ -250,8 +250,8 @@ class Place:
     """The place of an item in a snapshot.
 
     Attributes:
-        parent: the item or root whose list it is in.
-        number: its position there, from 1.
+        parent: the item or root that contains the list.
+        number: its position in the list, from 1.
         depth: the number of lists around that list.
         level: the level of that list.
     """
@@ -269,8 +269,8 @@ class Snapshot:
     Attributes:
         root: the item of the row; `execute` changes its lists.
         levels: from `levels_of`.
-        places: the place of each item when it was read.
-        before: the values then, by position.
+        places: the place of each item at that time.
+        before: the values at that time, by position.
     """
 
     root: Item
@@ -299,8 +299,8 @@ class Snapshot:
     def token(self) -> str:
         """A digest of the list's name, of all values in it, and of the identity of its rows.
 
-        The keys of rows are digested as the session shows them, which are refs in a `RefSession`:
-        an integer key could be found from the digest by trying all.
+        The keys of rows are digested as the session shows them: as refs in a `RefSession`, because
+        an integer key could be found from its digest by brute force.
         """
         rows = [item for item, place in self.places.items() if isinstance(place.level, RowLevel)]
         keys = [
@@ -316,12 +316,12 @@ class Snapshot:
         return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
     def check(self, name: str, token: str, before: Sequence[Any] | None = None) -> None:
-        """Raise if the list has changed since it had a token.
+        """Check that the list has not changed since a token was made.
 
         Args:
             name: the name of the list, for the error.
-            token: the token from then.
-            before: the values from then, if known; the error names the positions that changed.
+            token: the earlier token.
+            before: the earlier values, if known; the error then names the changed positions.
 
         Raises:
             DriftError: the list has changed.
@@ -345,7 +345,7 @@ class Snapshot:
         return None if item is None else self.path_of(item)
 
     def path_of(self, item: Item) -> Sequence[int]:
-        """Return the path that an item had."""
+        """Return the path of an item in the snapshot."""
         path: list[int] = []
         while item in self.places:
             place = self.places[item]
@@ -355,7 +355,7 @@ class Snapshot:
 
     @cached_property
     def _items_by_ref(self) -> dict[str, Item]:
-        """The rows that have a ref: those of one key column, which the session shows as a ref."""
+        """The rows that have a ref: their key has one column, which the session shows as a ref."""
         items: dict[str, Item] = {}
         for item, place in self.places.items():
             if isinstance(place.level, RowLevel):
@@ -404,7 +404,7 @@ def _value(item: Item, level: Level, rest: Sequence[Level], modified: Mapping[It
 def column_value(item: Item, level: DocumentLevel, modified: Mapping[Item, Any]) -> Any:
     """Build the value of an array or JSON column from the items of its row."""
     root = read_item(getattr(item.value, level.column), level.names)
-    if root.items is None:  # an array that is NULL stays so, and does not become an empty one
+    if root.items is None:  # a NULL array stays NULL and does not become empty
         return [write_item(each, modified) for each in item.items or ()] or None
     root.items = item.items
     return write_item(root, modified)
@@ -421,7 +421,7 @@ class RowChange:
         row: the instance.
         level: the list that it is in; `None` for the row that owns the outermost list.
         values: the new values by attribute, including array and JSON columns.
-        placement: its new position and foreign key by attribute, as far as they change.
+        placement: its new position and foreign key by attribute, if they change.
     """
 
     row: Any
@@ -435,11 +435,11 @@ class RowAddition:
     """A row to insert.
 
     Attributes:
-        level: the list that it goes to.
+        level: the list to add it to.
         parent: the instance that owns the list.
         position: its position, as the column stores it.
         values: its other values, by attribute.
-        row: the instance, once `write` made it.
+        row: the instance, after `write` has made it.
     """
 
     level: RowLevel
@@ -523,10 +523,10 @@ class _Planner:
         return inside[0] if inside and isinstance(inside[0], RowLevel) else None
 
     def _number_rows(self, parent: Item, level: RowLevel) -> Iterator[RowAddition]:
-        """Renumber a list: note changes of rows that stay, and yield new rows.
+        """Renumber a list: record changes of rows that stay, and yield new rows.
 
-        The numbers are those of an `ordering_list`, if the relationship has one, otherwise they
-        count from 0 if the list had a position 0, otherwise from 1.
+        An `ordering_list` of the relationship provides the numbers. Otherwise they count from 0 if
+        the list had a position 0, else from 1.
         """
         items = parent.items or ()
         first = int(parent not in self._zero_based)
@@ -565,7 +565,7 @@ def _position(item: Item, level: Level) -> int | None:
 
 
 def _foreign_key(level: RowLevel, parent: Any) -> dict[str, Any]:
-    """Return the values that make a row one of a parent's list."""
+    """Return the foreign key values of a row in a parent's list."""
     key = [getattr(parent, name) for name in level.parent_key]
     return dict(zip(level.foreign_key, key, strict=True))
 
@@ -596,7 +596,7 @@ def write(session: Session, plan: Plan) -> None:
 
 
 def set_values(row: Any, values: Mapping[str, Any]) -> None:
-    """Set attributes of an instance, and make sure that changed JSON is written.
+    """Set attributes of an instance, and flag changed JSON.
 
     SQLAlchemy omits a column from an UPDATE if the old and the new value are equal in Python, but
     1, 1.0 and true are different JSON.
@@ -611,10 +611,10 @@ def set_values(row: Any, values: Mapping[str, Any]) -> None:
 
 
 def _move_behind_end(plan: Plan) -> bool:
-    """Give the rows that move unique positions behind the end, if one takes another's place.
+    """Move rows behind the end first, if one takes another's unique position.
 
-    The unit of work orders the UPDATEs of a flush by primary key, and each must keep a unique
-    position.
+    The unit of work orders the UPDATEs of a flush by primary key, and each UPDATE must keep
+    positions unique.
     """
     moving = [
         (each, each.level)

@@ -2,7 +2,7 @@
 
 ======================================  =========================================================
 `Modify([2], {"quantity": "3"})`        set fields of the second item
-`Modify([2], "simmer")`                 replace the second item, where items are not objects
+`Modify([2], "simmer")`                 replace the second item, if items are not objects
 `Remove([3])`                           remove the third item
 `Add([4], "serve")`                     insert a new item, which will be the fourth
 `Move([5], to=1)`                       move the fifth item, which will be the first
@@ -11,8 +11,8 @@
 
 Positions count from 1. In a nested list a path has one position per level: `[2, 3]` is the third
 item inside the second. A ref may take the place of a path to a row. Positions that select an item
-refer to the list before the batch; the position where an item is added or moved to refers to the
-list after it.
+refer to the list before the batch; target positions of added and moved items refer to the list
+after it.
 
 `execute` runs a batch in three steps: it resolves each edit to an `Item` object, collects all
 conflicts, and, if there are none, changes the tree in place. Items are compared by identity, so no
@@ -40,8 +40,8 @@ the others follow. All other items keep their order.
 >>> write_item(root, outcome.modified)["days"][1]
 {'name': 'Tuesday', 'meals': ['stew']}
 
-Everything here is pure: the values of items are never written to. What an item may hold is decided
-by `Rules`; how items are stored, by the caller.
+Everything here is pure: the values of items are never modified. `Rules` decides which values an
+item may have; the caller stores the items.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Path = Sequence[int] | str
 """Positions, that in the outermost list first, or the ref of a row."""
 
 _MAX_EDITS = 1_000
-_MAX_LEVELS = 20  # of nested lists; a longer path is a mistake
+_MAX_LEVELS = 20  # levels of nested lists; a longer path is a mistake
 
 
 # Edits
@@ -71,7 +71,7 @@ class Modify:
     Attributes:
         path: the item.
         value: an object with the fields that change, or the value that replaces the whole item.
-        expect: what the caller believes the item to be: its text, or values by field.
+        expect: the expected item: its text, or values by field.
 
     Example:
         >>> steps = EditableList(Recipe, "lines")
@@ -109,8 +109,8 @@ class Add:
     """Insert a new item.
 
     Attributes:
-        path: where; its last position refers to the list after the batch.
-        value: an object, or any other value where items are not objects.
+        path: the place; its last position refers to the list after the batch.
+        value: an object, or any other value if items are not objects.
 
     Example:
         >>> steps = EditableList(Recipe, "lines")
@@ -147,7 +147,7 @@ class Move:
 Edit = Modify | Remove | Add | Move
 
 
-# Items, and what is allowed
+# Items and rules
 
 
 @dataclass(eq=False, slots=True)
@@ -177,10 +177,10 @@ class Rules:
         """Return the path to the item with this ref, or None."""
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:
-        """Return what an item is instead of the expected value, or None if it is as expected."""
+        """Describe an item that differs from the expected value; None if it matches."""
 
     def move_refusal(self, depth: int) -> str | None:
-        """Return why an item may not move to another list, or None if it may."""
+        """Return the reason why an item may not move to another list; None if it may."""
 
     def check_value(self, edit: Modify | Add, depth: int) -> Any:  # noqa: ARG002  # for subclasses
         """Return the value that an edit gives to an item.
@@ -193,14 +193,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a batch changed in a tree, other than the order of items.
+    """The changes of a batch to a tree, other than the order of items.
 
     Attributes:
         modified: by item, the fields that change or the value that replaces the item.
-        removed: the items that are in no list now.
+        removed: the items that are no longer in any list.
         lists: the items whose lists changed.
-        placed: the items that are new in their list, or at another place.
-        beside: the items that were next to one that has left its list.
+        placed: the items that are new in their list or have moved.
+        beside: the former neighbours of items that have left their list.
     """
 
     modified: Mapping[Item, Any]
@@ -210,12 +210,12 @@ class Outcome:
     beside: Sequence[Item] = ()
 
     def shown_paths(self, root: Item) -> set[tuple[int, ...]]:
-        """Return the positions of changed items and their neighbours, and of what they are in.
+        """Return the positions of changed items, their neighbours, and the items around them.
 
         Args:
-            root: the owner of the outermost list, as it is after the edits.
+            root: the owner of the outermost list, after the edits.
         """
-        # an item whose list is empty now is shown, though nothing inside is
+        # an item with an emptied list is shown, although nothing inside is
         changed, beside = {*self.modified, *self.placed}, {*self.beside, *self.lists}
         shown = set[tuple[int, ...]]()
 
@@ -243,7 +243,7 @@ def execute(root: Item, edits: Sequence[Edit], name: str, rules: Rules | None = 
         root: the owner of the outermost list; changed in place unless there is a conflict.
         edits: in any order.
         name: the name of the list, for errors.
-        rules: the limits that the items' storage sets.
+        rules: the rules of the items' storage.
 
     Raises:
         PositionError: an edit is invalid, or edits contradict each other.
@@ -298,7 +298,7 @@ def _apply(resolved: Sequence[_ResolvedEdit]) -> Outcome:
 def _insert(rest: Sequence[Item], arriving: Sequence[tuple[int, Item]]) -> list[Item]:
     """Return a list with items inserted, each with its target, in the order of their edits.
 
-    It is linear in the length of the list: inserting one by one would be quadratic.
+    This takes linear time; inserting one by one would take quadratic time.
     """
     length = len(rest) + len(arriving)
     slots: dict[int, Item] = {}
@@ -331,10 +331,10 @@ class _ResolvedEdit:
         path: the path to the item, or to the place of a new one.
         item: the selected item; `None` for `Add`.
         parent: the owner of the list that the path leads to.
-        destination: the owner of the list that the item goes to; `None` if it stays or goes.
-        target: its position there.
+        destination: the owner of the list that the item goes to; `None` if it stays or is removed.
+        target: its position in that list.
         ancestors: the items that the paths lead through.
-        value: the new value, once `Rules.check_value` returned it.
+        value: the new value, after `Rules.check_value`.
     """
 
     number: int
@@ -403,7 +403,7 @@ def _short(value: Any) -> str:
 
 
 def _ancestors(root: Item, path: Sequence[int], name: str) -> list[Item]:
-    """Return the items that a path leads through: the root, then one per level but the last."""
+    """Return the items along a path: the root, then one per level except the last."""
     ancestors = [root]
     for level in range(len(path) - 1):
         ancestors.append(_item_at(ancestors[-1], path, level, name))
@@ -425,7 +425,7 @@ def _item_at(parent: Item, path: Sequence[int], level: int, name: str) -> Item:
 
 
 def _words(path: Sequence[int]) -> str:
-    """Return how errors refer to a path; the empty one is the owner of the outermost list."""
+    """Return the words for a path in errors; the empty path is the owner of the outermost list."""
     if not path:
         return "the value"
     return f"position {path[0]}" if len(path) == 1 else f"position {[*path]}"
@@ -445,7 +445,7 @@ def _mismatches(resolved: Sequence[_ResolvedEdit], rules: Rules) -> Iterator[Con
 
 
 def _invalid_values(resolved: Sequence[_ResolvedEdit], rules: Rules) -> Iterator[Conflict]:
-    """Yield values that items cannot have, and set the others in the resolved edits."""
+    """Yield invalid values, and set valid values in the resolved edits."""
     for each in resolved:
         if isinstance(each.edit, Modify | Add):
             try:
@@ -455,7 +455,7 @@ def _invalid_values(resolved: Sequence[_ResolvedEdit], rules: Rules) -> Iterator
 
 
 def _contradictions(resolved: Sequence[_ResolvedEdit]) -> Iterator[Conflict]:
-    """Yield pairs of edits of one item, or of an item and one inside it, that exclude another."""
+    """Yield contradictory pairs of edits of one item, or of an item and one inside it."""
     by_item: dict[Item, list[_ResolvedEdit]] = {}
     for each in resolved:
         if each.item is not None:
@@ -490,7 +490,7 @@ def _contradiction(first: Edit, second: Edit) -> str | None:
 
 
 def _how_lost(resolved: _ResolvedEdit) -> str | None:
-    """Return how everything inside an item is lost, or None if it stays."""
+    """Return the reason why everything inside an item is lost; None if it stays."""
     match resolved.edit:
         case Remove():
             return "removed"
@@ -525,7 +525,7 @@ class Document:
 
     Attributes:
         value: the value as read; never changed.
-        list_path: the names that lead from it to the list; empty if it is the list.
+        list_path: the names on the path from it to the list; empty if it is the list.
     """
 
     value: Any
@@ -533,16 +533,16 @@ class Document:
 
 
 def read_item(value: Any, names: Sequence[str], within: int = 0) -> Item:
-    """Return a value as an item, with the lists that names lead to.
+    """Convert a value to an item, with the lists under the given names.
 
-    A missing or null list is read as an empty one, at the first name without a value. A list that
-    is an item of a list needs no name.
+    A missing or null list is read as an empty list, at the first name without a value. A list that
+    is an item of a list has no name.
 
     Args:
         value: the value with the outermost list.
-        names: the names that lead to the lists, outermost first.
-        within: how many of the last names lead into a column. The name before them is the column,
-            so a null there is a missing document and not an empty list.
+        names: the names on the path to the lists, outermost first.
+        within: the number of last names that are inside a column. The name before them is the
+            column, so a null there is a missing document and not an empty list.
     """
     here = value
     for n, name in enumerate(names):
@@ -566,7 +566,7 @@ def _list_item(
 
 
 def write_item(item: Item, modified: Mapping[Item, Any]) -> Any:
-    """Build the value of an item after a batch; the value that was read is not changed."""
+    """Build the value of an item after a batch, without changing the value that was read."""
     document = item.value
     if not isinstance(document, Document):  # the value of an `Add`
         return document
@@ -578,7 +578,7 @@ def write_item(item: Item, modified: Mapping[Item, Any]) -> Any:
     if item.items is None:
         return value
     inside = [write_item(each, modified) for each in item.items]
-    # no empty list where there was none: an unedited document must stay as it is
+    # do not add an empty list: an unedited document must not change
     has_list = inside or _has_list(value, document.list_path)
     return _with_list(value, document.list_path, inside) if has_list else value
 

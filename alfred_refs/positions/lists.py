@@ -1,11 +1,11 @@
-"""Which lists of a mapped class can be edited by position, and how their rows are read.
+"""The lists of a mapped class that can be edited by position, and reading of their rows.
 
 `levels_of` reads the mapping. A name may lead through several levels of lists:
 
 =================================================  ==============================================
 `levels_of(Recipe, "ingredients")`                 the rows of an ordered relationship
 `levels_of(Recipe, "instructions")`                an array, or JSON that is a list
-`levels_of(Plan, "week.days.meals")`               lists in JSON; the names lead to them
+`levels_of(Plan, "week.days.meals")`               lists in JSON, by the names on the path
 `levels_of(Week, "sessions.exercises.sets")`       rows of rows, with lists in JSON inside
 =================================================  ==============================================
 
@@ -20,7 +20,7 @@ relationship, an array, or lists in JSON
 The position column of a relationship is the first column of its `order_by`, which must be an
 integer column of the related class and no part of its primary key.
 
-`read_tree` reads the lists of one row as the database has them now, as a tree of `Item`:
+`read_tree` reads the current lists of one row as a tree of `Item`:
 
 >>> recipe = session.get(Recipe, "recipe_1")
 >>> root = read_tree(session, recipe, levels_of(Recipe, "lines"), lock=True)
@@ -31,8 +31,8 @@ It sends one SELECT for the row and one per level of rows. With `lock`, one `SEL
 per level comes first, from the outermost to the innermost, so that transactions that edit the same
 list at different levels wait for each other.
 
-Positions count all rows of a list. A list that has rows of other owners than the session's is
-therefore refused, and so are rows with equal or missing positions, unless `repair` is set.
+Positions count all rows of a list. A list with rows of other owners than the session's is
+therefore refused. So are rows with equal or missing positions, unless `repair` is set.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class RowLevel:
         name: the relationship.
         model: the class of the rows.
         position: the attribute of the rows with their positions.
-        unique: whether positions are unique within a parent at every moment of a transaction.
-        deletes: whether a row that leaves the list is deleted; otherwise it is unlinked.
+        unique: whether positions within a parent must be unique at every moment of a transaction.
+        deletes: whether removed rows are deleted; otherwise they are unlinked.
         foreign_key: the attributes of the rows that refer to the parent.
-        parent_key: the attributes of the parent that they refer to, in the same order.
-        columns: the attributes that edits may set: not keys, position and version.
+        parent_key: the referenced attributes of the parent, in the same order.
+        columns: the attributes that edits may set, without keys, position and version.
         identifying: whether the foreign key is part of the primary key, so that a row of another
             parent would be another row.
     """
@@ -112,7 +112,7 @@ class DocumentLevel:
 
     Attributes:
         column: the attribute.
-        names: the names that lead from its value to the lists.
+        names: the names on the path from its value to the lists.
     """
 
     column: str
@@ -123,10 +123,10 @@ Level = RowLevel | DocumentLevel
 
 
 def levels_of(model: type[Any], name: str) -> tuple[Level, ...]:
-    """Return the levels of lists that a name leads to, the outermost first.
+    """Return the levels of lists on the path of a name, outermost first.
 
     Raises:
-        ListError: there is no such list, or it cannot be edited by position.
+        ListError: the list does not exist or cannot be edited by position.
     """
     try:
         mapper: Mapper[Any] = inspect(model).mapper
@@ -152,7 +152,7 @@ def levels_of(model: type[Any], name: str) -> tuple[Level, ...]:
 
 
 def list_names(mapper: Mapper[Any]) -> list[str]:
-    """Return the attributes of a class that may be lists, by their types alone."""
+    """Return the attributes of a class that may be lists, judged by type only."""
     relationships = [each.key for each in mapper.relationships if each.uselist and each.order_by]
     return relationships + [
         each.key for each in mapper.column_attrs if isinstance(each.columns[0].type, ARRAY | JSON)
@@ -252,11 +252,11 @@ def _document_level(
     )
 
 
-# What the mapping allows an edit to do
+# Restrictions of edits by the mapping
 
 
 def move_refusal(levels: Sequence[Level], depth: int) -> str | None:
-    """Return why an item may not move to the list of another row, or None if it may."""
+    """Return the reason why an item may not move to another row's list; None if it may."""
     level = levels[min(depth, len(levels) - 1)]
     if isinstance(level, RowLevel) and level.identifying:
         return "would have another key in the list of another row"
@@ -264,7 +264,7 @@ def move_refusal(levels: Sequence[Level], depth: int) -> str | None:
 
 
 def value_refusal(levels: Sequence[Level], depth: int, edit: Modify | Add) -> str | None:
-    """Return why an item at a depth, from 0, cannot have the value of an edit, or None if it can.
+    """Return the reason why an item at a depth, from 0, cannot have a value; None if it can.
 
     Only the names of fields are checked; types are checked by the flush.
     """
@@ -293,7 +293,7 @@ def read_tree(
     Args:
         session: the session of the row.
         row: the instance that owns the outermost list.
-        levels: from `levels_of`.
+        levels: the result of `levels_of`.
         lock: whether to lock the row and all rows in its lists until the transaction ends.
         repair: whether to take rows with equal or missing positions in the order of their keys.
 
@@ -325,7 +325,7 @@ def read_tree(
 
 
 def _loaders(model: type[Any], levels: Sequence[Level]) -> Any:
-    """Return the loader option for all levels of rows, or None if there are none."""
+    """Return the loader option for all levels of rows; None without such levels."""
     option = None
     for level in levels:
         if isinstance(level, RowLevel):
@@ -338,7 +338,7 @@ def _loaders(model: type[Any], levels: Sequence[Level]) -> Any:
 def _lock_rows(
     session: Session, model: type[Any], criterion: ColumnElement[bool], levels: Sequence[Level]
 ) -> bool:
-    """Lock rows of a class, then those in their lists; return whether there are any.
+    """Lock rows of a class, then the rows in their lists; return whether any rows exist.
 
     Each level is locked in the order of its primary key, so that two transactions cannot deadlock.
     """
@@ -360,12 +360,12 @@ def _lock_rows(
 def _check_owner_sees_all(
     session: Session, model: type[Any], rows: Sequence[Any], levels: Sequence[Level]
 ) -> None:
-    """Raise if lists have rows that the loaders left out because of the session's owner."""
+    """Check that lists have no rows that loaders omit because of the session's owner."""
     level, *rest = levels
     if not (isinstance(level, RowLevel) and rows):
         return
     inside = [each for row in rows for each in getattr(row, level.name)]
-    # the dictionary has the keys; attributes of a RefSession return refs
+    # `__dict__` contains the keys; attributes return refs in a RefSession
     keys = [[sqla.state_of(row).dict[name] for name in level.parent_key] for row in rows]
     parent_key = [getattr(model, name) for name in level.parent_key]
     related = getattr(model, level.name).of_type(aliased(level.model))

@@ -144,8 +144,8 @@ class Toolset:
             model sees or names the owner.
         policy: the policy of the registry, if it is not the default.
         hooks: hooks of the application, by class.
-        read_only: classes and attributes that a model may only read; for a many-to-many
-            relationship, list the reverse one too.
+        read_only: classes and attributes that a model may only read; a many-to-many relationship
+            includes its reverse.
         verbs: by class, which of `"create"`, `"update"` and `"delete"` a model may use; all of
             them by default.
         hidden: mapped attributes that a model never sees.
