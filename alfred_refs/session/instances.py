@@ -49,7 +49,14 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownRefError
 from alfred_refs.mapping.entities import ClassKeys, Entities
 from alfred_refs.mapping.key_columns import KeyColumn, key_value, keys_in, texts_in, with_keys
-from alfred_refs.mapping.keys import EntityKey, Key, parse_draft_ref, parse_ref, token_of
+from alfred_refs.mapping.keys import (
+    EntityKey,
+    Key,
+    parse_draft_ref,
+    parse_ref,
+    shown_refs_in,
+    token_of,
+)
 from alfred_refs.mapping.labels import Label
 from alfred_refs.session.attributes import (
     PickledRefs,
@@ -497,6 +504,12 @@ def _is_text_key(column: KeyColumn, value: Any) -> bool:
     return isinstance(value, str) and column.holds(value) and parse_ref(value) is None
 
 
+def _may_have_ref(value: Any) -> bool:
+    """Return whether a value for an attribute that cannot be translated is a ref, or has one."""
+    is_ref = isinstance(value, str) and parse_ref(value) is not None
+    return is_ref or any(shown_refs_in(value))
+
+
 class Boundary:
     """Translates the key attributes of one session's instances.
 
@@ -602,7 +615,7 @@ class Boundary:
 
         Raises:
             BadRefError: a ref cannot be used; only during a flush.
-            KeyColumnError: an attribute is set that cannot be translated.
+            KeyColumnError: an attribute that cannot be translated is set to a ref.
         """
         # An instance that was in a session before has refs in these attributes alone
         known = isinstance(getattr(state, BOUNDARY, None), Boundary)
@@ -614,7 +627,7 @@ class Boundary:
             return []
         keys = self._entities.of_class(state.class_)
         for name in keys.refused:
-            if is_set(state, name) and state.dict.get(name) is not None:
+            if is_set(state, name) and _may_have_ref(state.dict.get(name)):
                 keys.check_readable(name)
         if not flushing:
             self.pending.add_all(state, names)
@@ -703,7 +716,7 @@ class Boundary:
         """
         column = self._column(attribute)
         state = sqla.state_of(instance)
-        if column is None and not self.raw and value is not None:
+        if column is None and not self.raw and _may_have_ref(value):
             self._check_readable(attribute)
         if self.raw or column is None or (self.in_flush and _is_text_key(column, value)):
             unresolved_names(state).discard(attribute.key)

@@ -427,10 +427,14 @@ def test_keys_of_a_type_that_declares_no_python_type(type_: Any, value: Any) -> 
             for name in ("key", "within_key"):
                 with pytest.raises(KeyColumnError, match="python_type"):
                     getattr(parcel, name)
+                with pytest.raises(KeyColumnError, match="python_type"):
+                    setattr(parcel, name, "parcel_1")
+            session.add(Parcel(key="h8", within_key="h7", name="c"))
         else:
             assert (parcel.key, parcel.within_key) == ("parcel_1", "parcel_1")
             assert session.scalars(select(Parcel).where(Parcel.key == "parcel_1")).one() is parcel
             assert session.get(Parcel, "parcel_1") is parcel
+        session.commit()
         tools = Toolset([Parcel])
         rows = tools.call(session, "db_read", {"table": "parcels"})["rows"]
         own = "_ref" if type_ is Coded else "key"
