@@ -13,7 +13,7 @@ recipe_9 recipe ('recipe_1', 'recipe_2')
 
 Which class to catch depends on who can correct the mistake:
 
-| class | what is wrong | who corrects it |
+| class | cause | who corrects it |
 | --- | --- | --- |
 | `BadRefError` | a ref: unknown, of another entity, of a deleted row, of a draft | the model |
 | `DraftContentError` | the content of a draft | the model |
@@ -26,7 +26,7 @@ Which class to catch depends on who can correct the mistake:
 | `RegistryBusyError` | the pool of the registry's database | a retry, or the operator |
 | `RegistryFailedError` | the registry's database | a retry, or the operator |
 
-The messages for a model mention refs, rows and drafts, and no names of code, so `str(error)` can
+The messages for a model mention refs, rows and drafts, and no names in code, so `str(error)` can
 be returned to the model as the result of a tool call.
 
 Limits: an error of the application's own database stays SQLAlchemy's or the driver's exception;
@@ -78,7 +78,7 @@ class SetupError(RefError):
     """The application is set up in a way that cannot work; the developer must change it.
 
     Attributes:
-        fact: what is wrong.
+        fact: the problem.
         remedy: what to do about it.
 
     Example:
@@ -184,9 +184,9 @@ class KeyTypeError(SetupError):
     """A key has another type than the entity's keys; the message does not repeat its value.
 
     Attributes:
-        entity: the entity that it was given for.
+        entity: the entity for which it was passed.
         needed: the name of the type of the entity's keys.
-        given: the name of the type of the given key.
+        given: the name of the type of the passed key.
 
     Example:
         >>> chat.refer(Recipe, 7)
@@ -254,15 +254,15 @@ _QUOTES = str.maketrans({sign: f"\\{sign}" for sign in "\\'\""})
 
 
 class BadRefError(RefError):
-    """A ref cannot be used. Nothing was executed; the message has the remedy.
+    """A ref cannot be used. Nothing was executed; the message contains the remedy.
 
     Attributes:
-        ref: the text that was given; `None` if it may be a key.
+        ref: the passed text; `None` if it may be a key.
         expected: the entity that was needed, if any.
         known: refs of that entity that can be used, in natural order.
-        near: the one that was probably meant, if one is clearly closest.
-        labels: the labels of known refs, where they have one. Labels are text of the
-            application's users: data to show, never instructions.
+        near: the closest known ref, if it is clearly the intended one.
+        labels: the labels of known refs, if they have one. Labels are text of the application's
+            users: data to show, never instructions.
 
     Example:
         >>> try:
@@ -280,7 +280,8 @@ class BadRefError(RefError):
         near: str | None = None,
     ) -> None:
         labels = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known)
-        # as a plain string: the message has its `repr()`, which subclasses of `str` may override
+        # as a plain string, because the message contains its `repr()`, which subclasses may
+        # override
         self.ref = ref = ref if ref is None else str.__str__(ref)
         self.expected = expected
         self.known = tuple(labels)
@@ -518,7 +519,7 @@ class SavedDraftError(DraftRefError):
 
 
 class DraftTwiceError(DraftRefError):
-    """Two objects would be saved as the row of one draft; nothing was sent to the database.
+    """Two objects would be saved as the row of one draft; no SQL was sent.
 
     The application must add only one of them to the session.
 
@@ -537,7 +538,7 @@ class DraftTwiceError(DraftRefError):
 
 
 class CircularDraftsError(DraftRefError):
-    """Drafts that are saved together name each other, so none can be inserted first.
+    """Drafts that are saved together refer to each other, so none can be inserted first.
 
     Attributes:
         refs: the drafts.
@@ -565,7 +566,7 @@ class CircularDraftsError(DraftRefError):
 
 
 class StaleDraftError(DraftRefError):
-    """The draft was edited after it was read, and the new edit would overwrite that one.
+    """The draft was edited after it was read, and the new edit would overwrite that edit.
 
     Attributes:
         version: the version that was read.
@@ -598,7 +599,7 @@ class DraftContentError(RefError):
     """The content cannot be kept as a draft; the message does not repeat it.
 
     Attributes:
-        fact: what is wrong.
+        fact: the problem.
         remedy: what to do about it.
 
     Example:
@@ -619,7 +620,7 @@ class DraftContentError(RefError):
 
 
 class DraftKeyError(SetupError):
-    """A key to be reserved for a draft is reserved for another one; none was reserved.
+    """A key to reserve for a draft is reserved for another draft; no key was reserved.
 
     Attributes:
         refs: the drafts for which keys were to be reserved.
@@ -687,8 +688,8 @@ class KeyShownError(ContextError):
     """A value that is about to reach a model contains a key; the message does not repeat it.
 
     Attributes:
-        place: where in the value it is.
-        kind: how it is spelled: `whole`, `split` or `cut`.
+        place: its place in the value.
+        kind: its spelling: `whole`, `split` or `cut`.
         masked: its first characters.
 
     Example:
@@ -750,7 +751,7 @@ Code = Literal[
 ]
 """The kind of a conflict."""
 
-_MOST_SHOWN = 20  # conflicts in one message: a model does not correct more at once
+_MOST_SHOWN = 20  # conflicts in one message; a model does not correct more at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -760,7 +761,7 @@ class Conflict:
     Attributes:
         code: its kind.
         edits: the numbers of the edits involved, from 1.
-        fact: what is wrong, by position.
+        fact: the problem, by position.
     """
 
     code: Code
@@ -804,7 +805,7 @@ class DriftError(RefError):
     Attributes:
         name: the name of the list.
         now: its current items.
-        changed: the positions that differ from the preview, if the preview was given.
+        changed: the positions that differ from the preview, if it was passed.
 
     Example:
         >>> from alfred_refs.positions import EditableList, Remove
@@ -966,8 +967,8 @@ class UnknownConversationError(RefError):
 class ConversationExistsError(RefError):
     """A conversation cannot be created under an id that is, or once was, in use.
 
-    The message is the same whichever owner has it. The numbers of a forgotten conversation are not
-    reused either, because a model may remember its refs.
+    The message is the same for all owners. The numbers of a forgotten conversation are not reused
+    either, because a model may remember its refs.
 
     Attributes:
         conversation: its id.
@@ -1106,8 +1107,8 @@ class RegistryBusyError(RefError):
 
     Attributes:
         database: the name of the database.
-        seconds: how long it has waited for an answer; `None` if no connection of the registry's
-            own pool became free.
+        seconds: how long it waited for an answer; `None` if no connection of the registry's own
+            pool became free.
 
     Example:
         >>> raise RegistryBusyError("shop", 5.0)
@@ -1143,7 +1144,7 @@ class RegistryBusyError(RefError):
 
 _UNPREPARED = "behind a pooler such as PgBouncer, {} (docs/poolers.md)"
 
-# Driver -> what keeps prepared statements away from a pooler in transaction mode.
+# Driver -> the setting that avoids prepared statements with a pooler in transaction mode.
 _WITHOUT_PREPARED = {
     "psycopg": "give the engine connect_args={'prepare_threshold': None}",
     "asyncpg": "give the engine poolclass=NullPool and connect_args={'statement_cache_size': 0, "
@@ -1151,8 +1152,8 @@ _WITHOUT_PREPARED = {
     "f'__asyncpg_{uuid4()}__'}",
 }
 
-# Prefix of a SQLSTATE -> remedy; the first that fits. Retrying does not help against a server that
-# accepts no writes, or a role that may not write.
+# Prefix of a SQLSTATE -> remedy; the first match counts. Retrying does not help against a server
+# that accepts no writes, or a role that may not write.
 _REMEDIES = {
     "0A000": "it may be a standby, which accepts no writes: give RefRegistry the primary's engine",
     "22": "give numbers in range, and text without NUL and without half of a surrogate pair",

@@ -1,9 +1,9 @@
-"""For the tests of an application: a registry without a database.
+"""Support for an application's tests: a registry without a database.
 
     registry = RefRegistry(store=MemoryStore())
 
-`MemoryStore` satisfies the `Store` protocol in full and lives as long as the object. It is for
-tests and scripts: its content is not shared between processes and not saved.
+`MemoryStore` implements the complete `Store` protocol in memory. It is for tests and scripts: its
+content is not shared between processes and not saved.
 """
 
 from .store.memory import MemoryStore as MemoryStore

@@ -13,7 +13,7 @@
 | `console` | shared by the commands: options, errors on one line, tables and JSON |
 
 It needs the extra `cli`. Nothing else in the package imports it, and `alfred-refs --help` imports
-neither SQLAlchemy nor rich's console: commands import what they need when they run.
+neither SQLAlchemy nor rich's console: commands import their modules when they run.
 """
 
 import sys

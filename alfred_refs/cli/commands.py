@@ -23,13 +23,14 @@ recipe_2  Toast  -
 | `list`, `show`, `activity`, `history`, `resolve`, `stats` | reading conversations |
 | `export`, `import`, `fork`, `forget`, `prune` | making and removing conversations |
 | `audit` | finding keys in logs |
-| `doctor` (`cli.doctor`) | what a toolset makes of an application's classes |
-| `inspect` (`cli.inspector`) | web pages of what models did, and of what waits for a person |
+| `doctor` (`cli.doctor`) | findings on an application's toolset |
+| `inspect` (`cli.inspector`) | web pages with the calls of models, and with calls that wait for a
+person |
 
-They are for operators, who may log in to the registry's database: all conversations are accessible
-whoever their owners are. Keys are printed only by `show --keys`, `resolve` and `export`.
+They are for operators, who may log in to the registry's database: conversations of all owners are
+accessible. Keys are printed only by `show --keys`, `resolve` and `export`.
 
-What a command needs besides click is imported when it runs, so that `--help` is fast.
+Commands import modules other than click when they run, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -104,11 +105,11 @@ _CALL_COLUMNS = {
 }
 
 _OWNER_HELP = "All conversations of OWNER; with CONVERSATION, only if it is OWNER's."
-_EXPORT_MODE = 0o600  # an export has keys
+_EXPORT_MODE = 0o600  # an export contains keys
 
 
 class _Commands(click.Group):
-    """A group that removes passwords from errors of usage: a URL may be in the wrong place."""
+    """A group that removes passwords from usage errors, as a URL may be in the wrong place."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -436,7 +437,7 @@ def import_(registry: RefRegistry, printer: Printer, file: BinaryIO, new_id: str
     documents = _read_export(file)
     if new_id is not None and len(documents) > 1:
         raise click.UsageError("--as is for one conversation, and FILE has several.")
-    for each in documents if len(documents) > 1 else ():  # one is checked as it is created
+    for each in documents if len(documents) > 1 else ():  # one is checked when it is created
         from_json(each)
     conversations = (registry.import_conversation(each, id=new_id) for each in documents)
     infos = (registry.describe(each.id) for each in conversations)
@@ -499,7 +500,7 @@ def forget(
 
 
 def _forget(registry: RefRegistry, info: ConversationInfo) -> ConversationInfo:
-    """Forget a conversation, and return its info just before: it may have changed meanwhile."""
+    """Forget a conversation, and return its latest info, which may have changed meanwhile."""
     last = registry.describe(info.id)
     open_conversation(registry, info).forget()
     return last
@@ -530,7 +531,7 @@ def prune(
 def _select(
     registry: RefRegistry, conversation: str | None, owner: str | None
 ) -> list[ConversationInfo]:
-    """Return a conversation, if it is the owner's, or all of an owner."""
+    """Return a conversation, if it belongs to the owner, or all conversations of an owner."""
     from alfred_refs.errors import SetupError, UnknownConversationError
 
     if conversation is not None:
@@ -552,7 +553,7 @@ def _select(
 def _each_existing(
     infos: Sequence[ConversationInfo], function: Callable[[ConversationInfo], _T]
 ) -> Iterator[_T]:
-    """Call a function for each conversation; skip those of several that were deleted meanwhile."""
+    """Call a function for each conversation; if there are several, skip deleted ones."""
     from alfred_refs.errors import UnknownConversationError
 
     for info in infos:
@@ -568,7 +569,7 @@ def _each_existing(
 def _print_summaries(
     printer: Printer, verb: str, infos: Iterable[ConversationInfo], *, as_list: bool
 ) -> None:
-    """Print a line for each conversation as it is done; in JSON a document, or one list."""
+    """Print a line for each conversation when it is done; in JSON, a document or one list."""
     if as_list and printer.as_json:
         printer.print_rows({}, "conversations", map(document_of, infos), {})
     else:

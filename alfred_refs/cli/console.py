@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
-from rich.cells import cell_len  # alone: `rich.console` takes long to import
+from rich.cells import cell_len  # `rich.console` takes long to import
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -59,7 +59,7 @@ _AGE = re.compile(r"([0-9]{1,6})([hdw])", re.ASCII)
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _MAX_AGE = timedelta(days=36_500)  # timestamps of PostgreSQL have a lower limit
 
-# a URL up to its last @, because a password may contain an unencoded one; a password parameter
+# a URL up to its last @, because a password may contain an unencoded @; a password parameter
 _PASSWORD = re.compile(r"([\w+.-]+://).*@[^\s')?]*|(password=)[^\s&')]+", re.DOTALL)
 
 _ROWS_PER_PART = 500
@@ -164,7 +164,7 @@ def _parse_age(_: click.Context, __: click.Parameter, text: str | None) -> timed
 
 
 def parse_limit(_: click.Context, __: click.Parameter, text: str) -> int | None:
-    """Parse `--limit`; None is all."""
+    """Parse `--limit`; None means no limit."""
     if text == "all":
         return None
     if re.fullmatch("[0-9]{1,9}", text) is None or int(text) == 0:
@@ -209,7 +209,7 @@ def errors_on_one_line(*, as_json: bool) -> Iterator[None]:
             message = f"{error} ({_first_line(error.__cause__)})"
         elif isinstance(error, DBAPIError):
             message = _first_line(error)
-        elif isinstance(error, SetupError):  # has no password, and may name an unusable URL
+        elif isinstance(error, SetupError):  # contains no password, and may name an unusable URL
             message = str(error)
         else:
             message = without_passwords(str(error))
@@ -222,7 +222,7 @@ def _first_line(error: BaseException | None) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Remove passwords, and everything else of a URL after its scheme."""
+    """Remove passwords, and everything in a URL after its scheme."""
     return _PASSWORD.sub(r"\1\2…", text)
 
 
@@ -256,7 +256,7 @@ class Printer:
         sys.stdout.write((_json_line(document) if self.as_json else escape(sentence)) + "\n")
 
     def print_facts(self, document: Row, facts: Row) -> None:
-        """Print a document, or facts for people, one a line."""
+        """Print a document, or facts for people, one per line."""
         if self.as_json:
             self.print_result(document, "")
         else:
@@ -270,7 +270,7 @@ class Printer:
         Args:
             head: the facts.
             name: the name of the list of rows in JSON.
-            rows: the rows, with all values of JSON.
+            rows: the rows, with all values for JSON.
             columns: the names of the values in the table -> the titles of its columns.
         """
         if self.as_json:
@@ -282,7 +282,7 @@ class Printer:
             _write_table(rows, columns)
 
     def print_column(self, name: str, rows: Iterable[Row], column: str) -> None:
-        """Print rows as JSON, or for people one value a line, never folded."""
+        """Print rows as JSON, or for people one value per line, never folded."""
         if self.as_json:
             self._print_json({}, name, rows)
         else:

@@ -1,14 +1,14 @@
-"""The command `alfred-refs doctor`: what a toolset makes of an application's classes.
+"""The command `alfred-refs doctor`: findings on the classes of a toolset.
 
 >>> from alfred_refs.cli.doctor import findings_of
 >>> [f"{each.table}.{each.name}: {each.finding}" for each in findings_of(toolset)][:2]
 ['recipes.id: key: refs of recipe', 'recipes.user_id: key: refs of user']
 
 Errors of the set-up, such as a class whose rows refs cannot name, are raised by `Toolset` itself,
-for all classes at once; the command prints them. A finding here is no error: the toolset works,
-and a model sees or can do less than the application may expect.
+for all classes at once; the command prints them. A finding is not an error: the toolset works, but
+a model sees or can do less than the application may expect.
 
-It reads mappings alone: no database is opened, and no row is read.
+It only reads mappings: no database is opened, and no row is read.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Finding:
     """A fact about a class of a toolset.
 
     Attributes:
-        table: the table, as models know it.
-        name: the attribute; `None` if it is about the class.
+        table: the model's name of the table.
+        name: the attribute; `None` for a finding on the class.
         finding: the fact.
-        remedy: how to change it; `None` for keys, which are as they should be.
+        remedy: how to change it; `None` for keys, which are correct.
     """
 
     table: str
@@ -82,10 +82,10 @@ def findings_of(toolset: Toolset) -> Iterator[Finding]:
     """Yield the findings on the classes of a toolset, class by class.
 
     Args:
-        toolset: any; nothing is sent to a database.
+        toolset: the toolset; nothing is sent to a database.
     """
     for table in toolset.tables:
-        if table.ends:  # an association table, which has no class of the application's
+        if table.ends:  # an association table, which has no class of the application
             continue
         yield from _keys(table)
         yield from _columns(table)

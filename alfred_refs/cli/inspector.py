@@ -72,7 +72,7 @@ def inspect(desk: str, *, port: int, owner: str | None, by: str | None) -> None:
                 f"{desk!r} is a {type(found).__name__}", "name the result of Toolset.bind(...)"
             )
         access = LocalAccess(by or getpass.getuser(), ... if owner is None else owner)
-        Pages(found, access.operator)  # a wrong owner is refused here, not at the first request
+        Pages(found, access.operator)  # an invalid owner is refused here, not at the first request
         app = inspector_of(found, authenticate=access)
         try:
             listener = Address(_HOST, port).listen()

@@ -20,8 +20,8 @@ must name this machine.
 >>> Address.parse("127.0.0.1:8000").is_loopback, Address.parse("[::]:8000").is_loopback
 (True, False)
 
-A combination of options in which one has no effect is an error of usage, because its user relies
-on it. There is no TLS: put a proxy in front.
+A combination of options in which one has no effect is a usage error, because its user relies on
+it. There is no TLS: put a proxy in front.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SHUTDOWN_SECONDS = 5  # for requests in progress
 
 _OBJECT = re.compile(r"(?P<module>[\w.]+):(?P<object>[\w.]+)")
 
-# whether the registry's tables may be written: not on a standby, nor by a read-only role
+# whether the registry's tables are writable: false on a standby, and for a read-only role
 _IS_WRITABLE = """
 select not pg_is_in_recovery() and bool_and(has_table_privilege(c.oid, p.privilege))
 from pg_class c, unnest(array['select', 'insert', 'update', 'delete']) p(privilege)
@@ -146,7 +146,7 @@ class _Flags:
     hide: Sequence[str]
 
     def mistakes(self) -> Iterator[str]:
-        """Yield what is missing, and combinations in which an option has no effect."""
+        """Yield missing options, and combinations in which an option has no effect."""
         is_url = self.target is not None and "://" in self.target
         http, has_tokens = self.http, self.token_verifier is not None
         is_for_one = (self.owner, self.conversation, self.user) != (None, None, None)
@@ -200,11 +200,11 @@ def _desk(flags: _Flags) -> Iterator[tuple[BoundToolset, str | None]]:
 
 
 def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Server[Any]:
-    """Return the server, for one user or for those of access tokens.
+    """Return the server, for one user or for the users of access tokens.
 
     Raises:
-        SetupError: there are no tools, an owner is missing or not expected, or the owner or the
-            conversation is invalid.
+        SetupError: the toolset has no tools, an owner is missing or not expected, or the owner or
+            the conversation is invalid.
     """
     from alfred_refs.integrations.mcp import server_of
 
@@ -229,7 +229,7 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
 
 
 def _serve(server: Server[Any], flags: _Flags) -> None:
-    """Serve until the client or a signal ends it."""
+    """Serve until the client or a signal ends the server."""
     # internal errors are logged; without effect if the program has configured logging
     logging.basicConfig()
     if flags.http is None:
@@ -265,7 +265,7 @@ class Address:
 
     Attributes:
         host: a name or an IP address.
-        port: 0 is any free port.
+        port: the port; 0 for any free port.
     """
 
     host: str
@@ -293,7 +293,7 @@ class Address:
 
     @property
     def url_host(self) -> str:
-        """The host as in URLs."""
+        """The host in the form for URLs."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def __str__(self) -> str:
@@ -368,7 +368,7 @@ def load_object(name: str) -> Any:
     Exceptions of the module's own code are not caught.
 
     Raises:
-        SetupError: there is no such module or object.
+        SetupError: the module or object does not exist.
     """
     from alfred_refs.errors import SetupError
 
@@ -380,7 +380,7 @@ def load_object(name: str) -> Any:
     if (directory := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, directory)
     try:
-        # over stdio, standard output is the protocol: a print of the module would break it
+        # over stdio, standard output carries the protocol, so the module must not print to it
         with redirect_stdout(sys.stderr):
             value: Any = importlib.import_module(match["module"])
     except ModuleNotFoundError as error:
@@ -417,12 +417,11 @@ def reflect_desk(
 ) -> Iterator[ReflectedDesk]:
     """Make a toolset from the tables of a database, for the duration of the `with`.
 
-    Refs are stored in the registry's tables if these exist and may be written, otherwise in
-    memory.
+    Refs are stored in the registry's tables if these exist and are writable, otherwise in memory.
 
     Raises:
-        SetupError: there is no usable table, a table or column does not exist, or `write` was
-            passed and refs would be in memory: after a restart they would name other rows.
+        SetupError: no table is usable, a table or column does not exist, or `write` was passed and
+            refs would be in memory, where they would name other rows after a restart.
         RegistryUnreachableError: the database cannot be reached.
     """
     from sqlalchemy.orm import sessionmaker
@@ -463,7 +462,7 @@ def reflect_desk(
 
 
 def _has_writable_tables(connection: Connection) -> bool:
-    """Return whether the registry's tables exist in this version and may be written."""
+    """Return whether the registry's tables exist in this version and are writable."""
     from sqlalchemy import text
 
     from alfred_refs.store import schema

@@ -1,4 +1,4 @@
-"""Who may use the inspector: operators, access on this machine, and checks of each request.
+"""Access to the inspector: operators, access on this machine, and checks of each request.
 
 An application passes a function that returns the `Operator` of a request:
 
@@ -18,9 +18,9 @@ True
 
 - a request that may change something must come from a page of the same origin, by the headers
   `Sec-Fetch-Site` and `Origin` that browsers send;
-- each response has the headers that forbid scripts, frames, and copies in caches.
+- each response has headers that forbid scripts, frames, and caching.
 
-Limits: there is no TLS and no limit on the number of requests: put a proxy in front.
+Limits: TLS and rate limits are missing: put a proxy in front.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Operator:
     """A person who uses the inspector.
 
     Attributes:
-        by: who it is, as text: it is stored with each decision.
+        by: the person's name or id, as text; it is stored with each decision.
         owner: the owner whose conversations the operator sees and decides, as
             `BoundToolset.call` takes it; `None` for a toolset without `Ownership`; `...` for the
             conversations of all owners.
@@ -98,11 +98,11 @@ class LocalAccess:
     """Access for one person at this machine: a token in the first URL, then a cookie.
 
     Args:
-        by: who it is, as for `Operator`.
+        by: the person, as for `Operator`.
         owner: as for `Operator`.
 
     Attributes:
-        token: random; whoever has it is the operator.
+        token: the random token that authenticates the operator.
         operator: the person.
 
     Example:
@@ -115,12 +115,12 @@ class LocalAccess:
         self.token = secrets.token_urlsafe(32)
         self.operator = Operator(by, owner)
         self._secret = secrets.token_urlsafe(32)
-        # of its own for each, because cookies of one host are shared by all ports
+        # a separate name for each instance, because cookies of one host are shared by all ports
         self._cookie = f"alfred_refs_{secrets.token_hex(4)}"
 
     @property
     def query(self) -> str:
-        """What follows the address in the first URL."""
+        """The query of the first URL."""
         return f"?token={self.token}"
 
     def __call__(self, request: Request) -> _Found:
@@ -140,10 +140,10 @@ def _is_equal(given: str, secret: str) -> bool:
 
 
 async def operator_of(authenticate: Authenticate, request: Request) -> _Found:
-    """Return what an application's function makes of a request.
+    """Call the application's function for a request, and check its result.
 
     Raises:
-        SetupError: it is none of the values that it may return.
+        SetupError: the result is not one of the allowed values.
     """
     found: Any = await run_in_threadpool(authenticate, request)
     if isinstance(found, Awaitable):
@@ -157,7 +157,7 @@ async def operator_of(authenticate: Authenticate, request: Request) -> _Found:
 
 
 class Guard:
-    """Refuses what other sites send, and adds the security headers to all responses.
+    """Refuses requests from other sites, and adds security headers to all responses.
 
     Args:
         app: the application.
@@ -167,7 +167,7 @@ class Guard:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, if it is not another site's."""
+        """Pass a request on, if it does not come from another site."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -184,10 +184,10 @@ class Guard:
 
 
 def is_same_origin(headers: Headers) -> bool:
-    """Return whether a request comes from a page of the host that it is sent to.
+    """Return whether a request comes from a page of its own host.
 
-    One of the two headers must be there, and none may contradict. Only hosts and ports of origins
-    are compared: behind a proxy with TLS, the application does not know its scheme.
+    One of the two headers must be present, and neither may contradict. Only hosts and ports of
+    origins are compared: behind a proxy with TLS, the application does not know its scheme.
     """
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is None and origin is None:

@@ -1,9 +1,9 @@
-"""`inspector_of`: the inspector as an ASGI application, and what each of its addresses does.
+"""`inspector_of`: the inspector as an ASGI application, with a function for each address.
 
-Each address is one function here: it reads what it needs from the query or the form of a `Visit`,
-calls `pages.Pages`, and returns a page or, after a decision, a redirect. Pages are HTML that is
-made by Jinja2 with escaping; they have relative links only, so that the application may be mounted
-under any path.
+Each address is one function here: it reads values from the query or the form of a `Visit`, calls
+`pages.Pages`, and returns a page or, after a decision, a redirect. Pages are HTML that is made by
+Jinja2 with escaping; they have relative links only, so that the application may be mounted under
+any path.
 
 | address | method | is |
 | --- | --- | --- |
@@ -11,7 +11,7 @@ under any path.
 | `search` | POST | a search for an id or an owner, redirected to the list |
 | `approvals` | GET | the calls that wait for a person |
 | `conversation`, `call` | GET | calls by turn; one call |
-| `prompt` | GET | the prompt of a step, as a model gets it now |
+| `prompt` | GET | the current prompt of a step |
 | `refs` | GET | refs with their labels |
 | `refs` | POST | the same with keys |
 | `drafts` | GET | drafts |
@@ -24,8 +24,8 @@ under any path.
 >>> "chat-7" in TestClient(app, "http://localhost").get("/").text
 True
 
-A POST that changes something redirects, so that reloading repeats nothing. Conversations are named
-by `id` in the query; neither keys nor owners are in any address.
+A POST that changes something redirects, so that a reload does not repeat it. Conversations are
+named by `id` in the query; neither keys nor owners are in any address.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ from alfred_refs.sqla import AsyncFacade
 from alfred_refs.tools import BoundToolset
 
 _MOST_BYTES: Final = 64 * 1024  # of a form
-_MOST_NUMBER: Final = 10**9  # with the rows of a page, it is still an integer of PostgreSQL
+_MOST_NUMBER: Final = 10**9  # still an integer of PostgreSQL with the rows of a page
 
-# SQLAlchemy's, and those of asyncpg, which it does not wrap while it connects
+# errors of SQLAlchemy, and of asyncpg, which are not wrapped while it connects
 _UNAVAILABLE: Final = (
     *(exc.OperationalError, exc.InterfaceError, exc.TimeoutError),
     *(ConnectionError, TimeoutError),
@@ -91,8 +91,7 @@ def inspector_of(
     Args:
         desk: the bound toolset; its sessions may be asynchronous.
         authenticate: returns the `Operator` of a request, `None` if nobody may see the page, or a
-            response. Of a request with the method POST, it decides who may approve, reject, undo
-            and see keys.
+            response. For POST requests, it decides who may approve, reject, undo and see keys.
         hosts: the hosts in addresses that are served; only this machine by default. One may begin
             with `*.`, or be `*` for any.
         context: makes the `Context` of a conversation for its owner, if the application's prompts
@@ -124,8 +123,8 @@ class Visit:
 
     Attributes:
         pages: the data that the operator may see.
-        values: of the query, or, for POST, of the form.
-        render: makes a page of a template and its data.
+        values: the values of the query or, for POST, of the form.
+        render: makes a page from a template and its data.
     """
 
     pages: Pages
@@ -133,21 +132,21 @@ class Visit:
     render: Callable[..., Response]
 
     def text(self, name: str) -> str:
-        """Return a value that must be there."""
+        """Return a required value."""
         if not self.values.get(name):
             raise HTTPException(400, f"{name} is missing.")
         return self.values[name]
 
     def number(self, name: str) -> int:
-        """Return a number that must be there."""
+        """Return a required number."""
         return _number(self.text(name))
 
     def number_or_none(self, name: str) -> int | None:
-        """Return a number, if it is there."""
+        """Return a number, or None if it is missing."""
         return self.number(name) if self.values.get(name) else None
 
     def moment(self, name: str) -> datetime | None:
-        """Return a moment, if it is there."""
+        """Return a time, or None if it is missing."""
         if not self.values.get(name):
             return None
         try:
@@ -242,7 +241,7 @@ def _reject(visit: Visit) -> Response:
 def _decided(
     visit: Visit, id_: str, call: int, note: str, error: Mapping[str, Any] | None
 ) -> Response:
-    """Return a redirect to the call, or the call with the reason why nothing was done."""
+    """Return a redirect to the call, or the page of the call with the error."""
     if error is None:
         return _redirect("call", id=id_, call=call, note=note)
     return visit.render("call.html", 409, **visit.pages.call(id_, call), error=error)
@@ -290,7 +289,7 @@ async def _style(_: Request) -> Response:
 
 
 class _Inspector:
-    """What all addresses share: authentication, forms, templates and errors."""
+    """Shared by all addresses: authentication, forms, templates and errors."""
 
     def __init__(
         self, desk: BoundToolset, authenticate: Authenticate, context_of: ContextOf | None
@@ -298,7 +297,7 @@ class _Inspector:
         self._desk = desk
         self._authenticate = authenticate
         self._context_of = context_of
-        # registry and sessions may be asynchronous each
+        # the registry and the sessions may each be asynchronous
         is_async = desk.is_async or desk.registry.aio.is_async
         self._facade = AsyncFacade(desk, is_async=is_async)
         self._templates = Environment(
@@ -312,7 +311,7 @@ class _Inspector:
         self._templates.globals |= {"row_fields": row_fields}
 
     def endpoint(self, handler: Callable[[Visit], Response]) -> Callable[[Request], Any]:
-        """Return the endpoint of an address: it authenticates before all else."""
+        """Return the endpoint of an address, which authenticates first."""
 
         async def respond(request: Request) -> Response:
             operator = await operator_of(self._authenticate, request)
@@ -323,7 +322,7 @@ class _Inspector:
             values = dict(request.query_params)
             if request.method == "POST":
                 values = await _form_of(request)
-            if any("\0" in value for value in values.values()):  # PostgreSQL has no such text
+            if any("\0" in value for value in values.values()):  # PostgreSQL cannot store it
                 raise HTTPException(400, "A value has the character NUL.")
             return await self._facade.run(self._visit, handler, operator, values)
 
@@ -379,5 +378,5 @@ def _moment(value: datetime) -> str:
 
 
 def _link(address: str, **query: Any) -> str:
-    """Return an address with a query, for templates; those that are `None` are left out."""
+    """Return an address with a query, for templates; values that are `None` are left out."""
     return f"{address}?{urlencode({n: v for n, v in query.items() if v is not None})}"

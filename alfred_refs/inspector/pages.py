@@ -1,8 +1,8 @@
-"""What is on the pages of the inspector, for one operator: the toolset's answers as plain data.
+"""The data of the inspector's pages, for one operator: the toolset's answers as plain data.
 
-`Pages` is the one place where a conversation is opened: `Pages.open` raises for one that the
-operator may not see exactly as for one that does not exist, and all else follows from what it
-returns. No key is in the data except those of `Pages.refs(keys=True)`.
+Only `Pages` opens conversations: `Pages.open` raises the same error for a conversation that the
+operator may not see as for one that does not exist, and all other methods use its result. No key
+is in the data except those of `Pages.refs(keys=True)`.
 
 >>> from alfred_refs.inspector import Operator
 >>> from alfred_refs.inspector.pages import Pages
@@ -14,7 +14,7 @@ returns. No key is in the data except those of `Pages.refs(keys=True)`.
 
 Lists are read page by page from the registry, each page by the place where the last one ended.
 
-Limits: the methods block. Those for asynchronous toolsets are called in a greenlet.
+Limits: the methods block. For asynchronous toolsets they are called in a greenlet.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _CALLS: Final = 25
 _APPROVALS: Final = 20
 _REFS: Final = 100
 _DRAFTS: Final = 25
-_FEW_ROWS: Final = 10  # of a call among others
-_ROWS: Final = 200  # of a call on a page of its own
-_TURNS: Final = 10  # for which fields and steps are kept
+_FEW_ROWS: Final = 10  # rows of a call in a list of calls
+_ROWS: Final = 200  # rows of a call on its own page
+_TURNS: Final = 10  # turns for which fields and steps are kept
 
 _GOAL: Final = "(the goal of the step)"
 _MESSAGE: Final = "(the message of the user)"
@@ -79,7 +79,7 @@ class Opened:
 
     Attributes:
         info: facts about it.
-        owner: whose it is, for the methods of the toolset.
+        owner: its owner, for the methods of the toolset.
         chat: the conversation.
     """
 
@@ -102,7 +102,7 @@ class Pages:
 
     Args:
         desk: the bound toolset.
-        operator: who looks and decides.
+        operator: the person who uses the pages.
         context_of: makes contexts.
 
     Raises:
@@ -122,7 +122,7 @@ class Pages:
         """Open a conversation.
 
         Raises:
-            UnknownConversationError: there is none of this id, or the operator may not see it.
+            UnknownConversationError: it does not exist, or the operator may not see it.
         """
         info = self._desk.registry.describe(id_)
         if not self._opens(info.owner):
@@ -130,7 +130,7 @@ class Pages:
         return Opened(info, info.owner, self._desk.conversation(id_, info.owner))
 
     def _opens(self, owner: str | None) -> bool:
-        """Return whether the operator may see conversations of an owner, and the toolset can."""
+        """Return whether the operator and the toolset can open conversations of an owner."""
         has_owners = self._desk.toolset.ownership is not None
         return self._whose in (..., owner) and (owner is not None) is has_owners
 
@@ -145,9 +145,9 @@ class Pages:
         """Return a page of conversations, the last used first.
 
         Args:
-            search: only those whose id contains this.
-            same_owner_as: only those of the owner of this conversation.
-            after: the last one of the page before: when it was used, and its id.
+            search: a part of the id of the conversations.
+            same_owner_as: a conversation of the same owner.
+            after: the last conversation of the previous page: time of last use, and id.
         """
         whose = self._whose if same_owner_as is None else self.open(same_owner_as).info.owner
         found = self._desk.registry.conversations(
@@ -157,7 +157,7 @@ class Pages:
         return {"conversations": infos, "more": more, "owner": whose}
 
     def one_of_owner(self, owner: str) -> str | None:
-        """Return a conversation of an owner, if the operator may see any."""
+        """Return a conversation of an owner that the operator may see, or None."""
         if self._whose not in (..., owner):
             return None
         found = self._desk.registry.conversations(owner=owner, limit=1)
@@ -167,7 +167,8 @@ class Pages:
         """Return a page of the calls that wait for a person, the oldest first.
 
         Args:
-            after: the last one of the page before: when it was asked, conversation and number.
+            after: the last call of the previous page: time of the request, conversation and
+                number.
         """
         owner = None if self._operator.owner is ... else self._operator.owner
         found = self._desk.approvals(None, owner, limit=_APPROVALS + 1, after=after)
@@ -184,8 +185,8 @@ class Pages:
         """Return a page of a conversation's calls, by turn, the last first.
 
         Args:
-            id_: of the conversation.
-            before: the number of the first call of the page before.
+            id_: the id of the conversation.
+            before: the number of the first call on the previous page.
             ref: only calls that have changed this row.
         """
         opened = self.open(id_)
@@ -221,7 +222,7 @@ class Pages:
         """Return one call with a page of its rows.
 
         Raises:
-            UnknownConversationError: there is no such call.
+            UnknownConversationError: the call does not exist.
         """
         opened = self.open(id_)
         rows = range(first_row, first_row + _ROWS)
@@ -239,12 +240,12 @@ class Pages:
         }
 
     def prompt(self, id_: str, name: str) -> dict[str, Any]:
-        """Return a prompt as a model would get it now; see `PROMPTS`."""
+        """Return the current prompt for a model; see `PROMPTS`."""
         opened = self.open(id_)
         problem, system, user = None, "", ""
         try:
             system, user = PROMPTS[name](self._context_of(id_, opened.owner))
-        except SetupError as error:  # of the application's own context
+        except SetupError as error:  # raised by the application's own context
             problem = str(error)
         return {
             "opened": opened,
@@ -261,10 +262,10 @@ class Pages:
         """Return a page of the refs of one entity.
 
         Args:
-            id_: of the conversation.
-            entity: the first one if not given.
-            after: the last ref of the page before.
-            keys: whether the keys are shown, too.
+            id_: the id of the conversation.
+            entity: the entity; by default, the first one.
+            after: the last ref of the previous page.
+            keys: whether to show the keys too.
         """
         opened = self.open(id_)
         counts = {
@@ -315,13 +316,13 @@ class Pages:
     def undo(
         self, id_: str, *, call: int | None, turn: int | None, plan: str | None
     ) -> dict[str, Any]:
-        """Return what an undo would do, or has done.
+        """Plan or execute an undo.
 
         Args:
-            id_: of the conversation.
+            id_: the id of the conversation.
             call: the call to undo.
-            turn: the turn to undo, in place of a call.
-            plan: the token of the plan that the operator has seen; `None`: nothing is done.
+            turn: the turn to undo, instead of a call.
+            plan: the token of the plan that the operator has seen; `None` only plans.
         """
         opened = self.open(id_)
         found = self._desk.undo(
@@ -342,7 +343,7 @@ class Pages:
     # As the model sees it
 
     def _history(self, opened: Opened, **which: Any) -> list[CallRecord]:
-        """Return calls; plans and changes have no keys, arguments and answers are cleaned."""
+        """Return calls: without keys in plans and changes, with cleaned arguments and answers."""
         id_ = opened.info.id
         records = self._desk.history(id_, opened.owner, **which)
         contents = [
@@ -356,7 +357,7 @@ class Pages:
         ]
 
     def _approval(self, waiting: Approval) -> Approval:
-        """Return a call that waits; its plan has no keys, and its arguments are cleaned."""
+        """Return a waiting call: without keys in its plan, with cleaned arguments."""
         id_, owner = waiting.conversation, waiting.owner
         arguments = self._desk.cover(id_, owner, self._tables.without_hidden(waiting.arguments))
         return replace(waiting, arguments=arguments)
@@ -364,7 +365,7 @@ class Pages:
     def _labels(
         self, opened: Opened, labels: Sequence[tuple[str, str | None]]
     ) -> Sequence[str | None]:
-        """Return labels, by entity, as the model may see them."""
+        """Return the labels that the model may see, by entity."""
         masked = self._desk.toolset.masked
         shown = [None if entity in masked else label for entity, label in labels]
         cleaned: list[str | None] = self._desk.cover(opened.info.id, opened.owner, shown)
@@ -372,7 +373,7 @@ class Pages:
 
 
 def _owner_of(desk: BoundToolset, operator: Operator) -> str | EllipsisType | None:
-    """Return whose conversations an operator may see, as the registry selects them."""
+    """Return the owner by which the registry selects an operator's conversations."""
     ownership, owner = desk.toolset.ownership, operator.owner
     if ownership is None:
         if owner in (None, ...):
@@ -422,5 +423,5 @@ def _text(value: Any) -> str | None:
 
 
 def error_of(answer: ToolAnswer) -> Mapping[str, Any] | None:
-    """Return the error of an answer, if it is one."""
+    """Return the error of an answer, or None."""
     return answer.value["error"] if answer.failed else None

@@ -15,6 +15,6 @@ the conversation and the owner of a call:
     refs = RefToolset(desk, lambda ctx: (ctx.conversation_id, ctx.deps.user_id))
     agent = Agent(model, toolsets=[refs])
 
-`opentelemetry` traces the calls of tools (extra `opentelemetry`).
-`reflect` maps classes to the tables of a database that has none, so that it can have a toolset.
+`opentelemetry` traces the calls of tools (extra `opentelemetry`). `reflect` maps classes to the
+tables of a database without mapped classes, for a toolset.
 """

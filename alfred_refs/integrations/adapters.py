@@ -1,4 +1,4 @@
-"""Shared by the adapters: the version of a framework, the caller of a tool, calls that wait.
+"""Shared by the adapters: framework versions, callers of tools, calls that wait.
 
 An adapter calls `require` before it imports its framework, so that a missing or old package is
 reported with the command that installs it:
@@ -11,13 +11,13 @@ ImportError: no-such-framework 2.0 or newer is required, but none is installed; 
 
 The *caller* of a tool is the conversation that the call belongs to, the owner of its rows, and the
 user who acts. The application passes each adapter a function, `whose`, that returns them from the
-context object that the framework passes to tools. The arguments of a model are not in it, so no
-model can choose whose rows it sees.
+context object that the framework passes to tools. This object does not contain the model's
+arguments, so no model can choose the owner of the rows that it sees.
 
 >>> caller_of(lambda ctx: (ctx["chat"], ctx["user"]), {"chat": "chat-7", "user": 7})
 Caller(conversation='chat-7', owner=7, user=None)
 
-A call that needs a person waits at the toolset, under the id that the framework gave it.
+A call that needs a person waits at the toolset, under the framework's id of the call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def require(package: str, minimum: str, *, extra: str) -> None:
         extra: the extra of alfred-refs that installs it.
 
     Raises:
-        ImportError: it is missing or too old.
+        ImportError: the package is missing or too old.
     """
     try:
         installed = version(package)
@@ -61,12 +61,12 @@ def _release(version_: str) -> tuple[int, ...]:
 
 
 class Caller(NamedTuple):
-    """Whose a call is.
+    """The conversation, owner and user of a call.
 
     Attributes:
         conversation: the id of the conversation.
         owner: its owner; `None` for a toolset without `Ownership`.
-        user: who acts; `None` if that is not known.
+        user: the acting user; `None` if unknown.
     """
 
     conversation: str
@@ -87,13 +87,13 @@ def caller_of(whose: Whose[_ContextT], context: _ContextT) -> Caller:
     """Call `whose` and check what it returns.
 
     Raises:
-        SetupError: it is not a tuple of a `str`, an owner, and perhaps a user.
+        SetupError: the result is not a tuple of a `str`, an owner, and optionally a user.
     """
     return check_caller(whose(context))
 
 
 def check_caller(caller: object) -> Caller:
-    """Return what a `whose` has returned, if that is a caller; see `caller_of`."""
+    """Check the result of a `whose` function; see `caller_of`."""
     if not isinstance(caller, tuple) or len(caller) not in (2, 3):
         raise SetupError(
             f"the function that returns the caller of a tool returned a {type(caller).__name__} "
@@ -114,19 +114,19 @@ def check_caller(caller: object) -> Caller:
 
 
 def waiting_calls(desk: BoundToolset, caller: Caller, call_id: str | None) -> list[Approval]:
-    """Return the calls that wait under a framework's id: one, and those with edited arguments."""
+    """Return the calls that wait under a framework's id, including those with edited arguments."""
     waiting = () if call_id is None else desk.approvals(caller.conversation, caller.owner)
     return [each for each in waiting if each.call_id == call_id]
 
 
 def waiting_call(desk: BoundToolset, caller: Caller, call: int | None) -> Approval | None:
-    """Return the call with a number, if it waits."""
+    """Return the waiting call with a number, or None."""
     waiting = () if call is None else desk.approvals(caller.conversation, caller.owner)
     return next((each for each in waiting if each.call == call), None)
 
 
 def shown(waiting: Approval) -> dict[str, Any]:
-    """Return a call that waits as JSON values, for the person who decides it."""
+    """Return a waiting call as JSON values, for the person who decides it."""
     return {
         "call": waiting.call,
         "tool": waiting.tool,
@@ -139,9 +139,9 @@ def shown(waiting: Approval) -> dict[str, Any]:
 def approve(
     desk: BoundToolset, caller: Caller, waiting: Approval, by: str, token: str | None
 ) -> ToolAnswer | None:
-    """Execute a call that waits, and return its answer, or None if it waits with a new plan.
+    """Execute a waiting call and return its answer, or None if it now waits with a new plan.
 
-    A call that fails does not wait on, nor do those with the same id and other arguments.
+    A failed call stops waiting, and so do calls with the same id and other arguments.
     """
     conversation, owner, _ = caller
     answer = desk.approve(conversation, owner, waiting.call, by=by, plan=token)
@@ -155,6 +155,6 @@ def approve(
 def reject(
     desk: BoundToolset, caller: Caller, waiting: Iterable[Approval], by: str, reason: str | None
 ) -> None:
-    """Reject calls that wait."""
+    """Reject waiting calls."""
     for each in waiting:
         desk.reject(caller.conversation, caller.owner, each.call, by=by, reason=reason)

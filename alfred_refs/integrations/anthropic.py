@@ -15,18 +15,18 @@
 >>> json.loads(tools[0].call({"table": "recipes", "columns": ["name"], "limit": 1}))["rows"]
 [{'id': 'recipe_1', 'name': 'Soup'}]
 
-A runner passes no context to its tools. So tools are made for one conversation and its owner, anew
-for each runner; that sends no query.
+A runner passes no context to its tools. So make tools for one conversation and its owner, for each
+runner; that sends no query.
 
-The runner shows the model the `repr()` of any exception and goes on. Here a mistake of the model
-is a `ToolError` with the answer as JSON text. Any other exception is replaced by a fixed text,
-because it may contain keys; the application gets it from the log and by `on_failure`. The runner
-makes the calls of one turn one after the other.
+The runner shows the model the `repr()` of any exception and goes on. These tools raise a
+`ToolError` with the answer as JSON text for a mistake of the model. Any other exception is
+replaced by a fixed text, because it may contain keys; the application gets it from the log and by
+`on_failure`. The runner executes the calls of one turn one after the other.
 
-A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk:
-the conversation goes on, and the answer of `desk.approve` or `desk.reject` is told in a later
-message. The runner does not pass the id of a `tool_use` to its tools, so a call that is repeated
-with other messages is another call.
+A call that needs a person (`Toolset(consent=...)`) returns a pending answer and waits at the desk:
+the conversation continues, and the application passes the answer of `desk.approve` or
+`desk.reject` in a later message. The runner does not pass the id of a `tool_use` to its tools, so
+a repeated call in other messages is another call.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def tools_of(
         desk: the bound toolset.
         conversation: the id of the runner's conversation.
         owner: the owner of the conversation; `None` for a toolset without `Ownership`.
-        is_async: whether the client is an `AsyncAnthropic`, whose runner needs other tools.
-        user: who acts, if that is another than the owner.
+        is_async: whether the client is an `AsyncAnthropic`, which needs other tools.
+        user: the acting user, if different from the owner.
         on_failure: called with each exception that is not the model's mistake, after logging.
 
     Raises:
@@ -117,7 +117,7 @@ def tools_of(
         [{'id': 'recipe_1', 'name': 'Soup'}, {'id': 'recipe_2', 'name': 'Toast'}]
     """
     caller = caller_of(lambda _: (conversation, owner, user), None)
-    desk.conversation(conversation, owner)  # raises here what would be hidden in a call of a tool
+    desk.conversation(conversation, owner)  # raises here, because errors in tool calls are hidden
     if desk.is_async and not is_async:
         raise SetupError(
             "tools for a synchronous Anthropic client were requested with asynchronous sessions",
@@ -130,7 +130,7 @@ def tools_of(
 
 
 class _Tool:
-    """The parts that the runner's two kinds of tools have in common."""
+    """The common base of the runner's two kinds of tools."""
 
     def __init__(
         self,
@@ -152,12 +152,12 @@ class _Tool:
 
     @contextmanager
     def _hide_errors(self) -> Iterator[None]:
-        """Replace exceptions that are not for the model by a `ToolError` with a fixed text."""
+        """Replace exceptions that a model must not see by a `ToolError` with a fixed text."""
         try:
             yield
         except ToolError:
             raise
-        except Exception as error:  # noqa: BLE001  # the runner would show any
+        except Exception as error:  # noqa: BLE001  # the runner would show it
             self._report(error)
             raise ToolError(FAILED) from None
 

@@ -12,15 +12,15 @@
 ['db_read', 'db_create']
 
 The model gets the answer as JSON text, with the status "error" if it made a mistake. The
-`artifact` of the message, which models do not see, is the answer as a dict. Any other exception
-ends the run. Agents with synchronous sessions may be invoked or awaited, those with asynchronous
-ones only awaited.
+`artifact` of the message, which is hidden from models, is the answer as a dict. Any other
+exception ends the run. Agents with synchronous sessions may be invoked or awaited, those with
+asynchronous ones only awaited.
 
 LangGraph runs the calls of one turn concurrently; writes in one conversation wait for each other.
-They run in the model's order if the agent is awaited. If it is invoked, each call has a thread and
-the order is undefined; `agent.with_config(max_concurrency=1)` restores it.
+They run in the model's order with `ainvoke`. With `invoke`, each call has a thread and the order
+is undefined; `agent.with_config(max_concurrency=1)` restores it.
 
-A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk.
+A call that needs a person (`Toolset(consent=...)`) returns a pending answer and waits at the desk.
 With `approved_by` it interrupts the agent, which needs a checkpointer, and the agent is resumed
 with the decision:
 
@@ -29,8 +29,8 @@ with the decision:
     decision = {"type": "approve", "token": asked.value["token"]}
     agent.invoke(Command(resume={asked.id: decision}), thread)
 
-`{"type": "reject", "message": ...}` rejects it. An approved call is executed once, and only if it
-does what the plan with the token says; otherwise the new plan is the next interrupt.
+`{"type": "reject", "message": ...}` rejects it. An approved call is executed once, and only if its
+effect equals the plan with the token; otherwise the new plan is the next interrupt.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def tools_of(
 
     Args:
         desk: the bound toolset.
-        whose: returns the conversation and the owner of a call from the runtime of the agent, and
-            who acts, if that is another.
-        approved_by: returns who has decided the calls, from the runtime of the agent that is
-            resumed. With it, calls that need a person interrupt the agent.
+        whose: returns the conversation and the owner of a call, and optionally the acting user,
+            from the runtime of the agent.
+        approved_by: returns the person who decided the calls, from the runtime of the resumed
+            agent. With it, calls that need a person interrupt the agent.
 
     Example:
         >>> tools = tools_of(desk, lambda runtime: (runtime.context.chat_id, None))
@@ -153,7 +153,7 @@ def _wait(
     decision in turn.
 
     Raises:
-        SetupError: the agent was resumed with another value than a decision.
+        SetupError: the agent was resumed with a value that is not a decision.
     """
     while waiting := waiting_call(desk, caller, call):
         decision, answer = interrupt(shown(waiting)), None
@@ -175,7 +175,7 @@ def _wait(
 
 
 class _RefTool(StructuredTool):
-    """Passes the model's arguments as one dict: as keywords they could override the runtime."""
+    """Passes the model's arguments as one dict, because keywords could override the runtime."""
 
     def _to_args_and_kwargs(
         self,

@@ -15,7 +15,7 @@ The model gets the answer as JSON text, also if it made a mistake. Any other exc
 run. The SDK runs the calls of one turn concurrently; writes in one conversation wait for each
 other.
 
-A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk.
+A call that needs a person (`Toolset(consent=...)`) returns a pending answer and waits at the desk.
 With `approved_by` it interrupts the run, and waits at the desk under the id of the interruption:
 
     run = await Runner.run(agent, ...)
@@ -26,10 +26,10 @@ With `approved_by` it interrupts the run, and waits at the desk under the id of 
         state.approve(item)
     await Runner.run(agent, state)
 
-To reject one, call `desk.reject` and pass the text of its answer to `state.reject`: the SDK calls
-no tool then. An approved call is executed once, however often the state is resumed. If rows have
-changed since, it is rejected, and the model calls again. The SDK does not ask where all calls of a
-tool are approved (`always_approve=True`): those wait at the desk.
+To reject a call, call `desk.reject` and pass the text of its answer to `state.reject`, because the
+SDK does not call the tool then. An approved call is executed once, even if the state is resumed
+several times. If rows have changed since, it is rejected, and the model calls again. The SDK does
+not interrupt for a tool with `always_approve=True`; its calls wait at the desk.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def tools_of(
 
     Args:
         desk: the bound toolset.
-        whose: returns the conversation and the owner of a call from the context of the run, and
-            who acts, if that is another.
-        approved_by: returns who has approved the calls of a run, from its context. With it, calls
-            that need a person interrupt the run. Both functions may use `ctx.context` only.
+        whose: returns the conversation and the owner of a call, and optionally the acting user,
+            from the context of the run.
+        approved_by: returns the person who approved the calls of a run, from its context. With it,
+            calls that need a person interrupt the run. Both functions may use `ctx.context` only.
 
     Example:
         >>> tools = tools_of(desk, lambda ctx: (ctx.context.chat_id, None))
@@ -84,7 +84,7 @@ def tools_of(
 
 
 class _Tool:
-    """What the SDK calls for one tool.
+    """The callbacks of the SDK for one tool.
 
     Attributes:
         tool: the tool.
@@ -115,7 +115,7 @@ class _Tool:
     async def _needs_approval(
         self, ctx: _Context, arguments: dict[str, Any], call_id: str
     ) -> bool:
-        """Return whether a call needs a person; it waits at the desk from then on."""
+        """Return whether a call needs a person; if so, it waits at the desk."""
         conversation, owner, user = caller_of(self._whose, ctx)
         answer = await self._desk.aio.ask(
             *(conversation, owner, self._name, arguments), user=user, call_id=call_id
@@ -131,7 +131,7 @@ class _Tool:
         answer = await self._desk.call_async(
             *(conversation, owner, self._name, arguments), user=user, call_id=ctx.tool_call_id
         )
-        # a call that was asked comes here when it is approved
+        # an interrupted call arrives here after its approval
         approved = [each for each in asked if each.call == answer.pending]
         if approved and self._approved_by is not None:
             by = self._approved_by(ctx)

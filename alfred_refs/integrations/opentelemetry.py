@@ -4,35 +4,35 @@
 
     trace_calls(registry)  # or RefRegistry, for all registries
 
-Each call of a tool is a span that is open while the call runs, so that spans of its statements,
-as of `opentelemetry-instrumentation-sqlalchemy`, are inside it:
+Each tool call is a span that is open while the call runs. Spans of its statements, for example
+from `opentelemetry-instrumentation-sqlalchemy`, are inside it:
 
     execute_tool db_update        table=orders, user=bob, rows=1
       SELECT orders
       UPDATE orders
 
-Names and attributes are those of the semantic conventions for generative AI, with two of our own:
+Names and attributes follow the semantic conventions for generative AI, with two additions:
 
-| attribute | what it is |
+| attribute | value |
 | --- | --- |
 | `gen_ai.operation.name` | `execute_tool` |
 | `gen_ai.tool.name` | the tool; the span is named by it, too |
 | `gen_ai.tool.call.id` | the framework's id of the call |
 | `gen_ai.conversation.id` | the id of the conversation |
 | `db.collection.name` | the table, if the arguments name one that the model may use |
-| `user.id` | who acts |
-| `error.type` | the code of the error that the model was told, or the class of an exception |
+| `user.id` | the acting user |
+| `error.type` | the code of the error in the answer, or the class of an exception |
 | `alfred_refs.turn` | the turn, if it is known without a round trip |
-| `alfred_refs.rows` | how many rows the answer is about |
+| `alfred_refs.rows` | the number of rows of the answer |
 
-What is not known is left out. An exception has the status `ERROR`; a call that is refused has not,
-because a model corrects it.
+Unknown values are left out. An exception has the status `ERROR`; a refused call does not, because
+the model can correct it.
 
 >>> trace_calls(registry)
 >>> desk.call("chat-7", None, "db_read", {"table": "recipes"}).failed
 False
 
-Limits: arguments, answers and keys are in no span. Without an SDK of OpenTelemetry nothing is
+Limits: spans do not contain arguments, answers or keys. Without an SDK of OpenTelemetry nothing is
 traced. Metrics are in `docs/telemetry.md`.
 """
 
@@ -65,7 +65,7 @@ def trace_calls(
     """Trace the tool calls of a registry from now on. Call it once.
 
     Args:
-        registry: whose calls; the class for those of all registries.
+        registry: the registry of the calls; the class `RefRegistry` for all registries.
         tracer_provider: makes the spans; by default the global one.
 
     Example:
@@ -93,7 +93,7 @@ def trace_calls(
         _open.set((*_open.get(), (span, token)))
 
     def end(call: ToolCall) -> None:
-        if not _open.get():  # the call began before it was to be traced
+        if not _open.get():  # the call began before tracing
             return
         *others, (span, token) = _open.get()
         _open.set(tuple(others))

@@ -16,26 +16,26 @@
 >>> "recipe_1" in asyncio.run(agent.run("Hello", conversation_id="chat-7")).output
 True
 
-A mistake of the model is the result of its call, marked as failed; it does not count as a retry.
+A mistake of the model is returned as a failed result of the call; it does not count as a retry.
 Any other exception ends the run. The framework runs the calls of one turn concurrently, except
 writes, which wait for the calls before them and delay those after them.
 
-A call that needs a person (`Toolset(consent=...)`) is answered as pending, and waits at the desk.
+A call that needs a person (`Toolset(consent=...)`) returns a pending answer and waits at the desk.
 With `approved_by` it ends the run, if the run's `output_type` has `DeferredToolRequests`: the plan
-is in the `metadata` of the requests, and the next run has the decision of a person:
+is in the `metadata` of the requests, and the next run receives the person's decision:
 
     run = await agent.run(..., output_type=[str, DeferredToolRequests])
     asked = run.output.metadata["call_1"]    # {"call": 3, "plan": "Delete 1 order. ...", ...}
     results = run.output.build_results(approve_all=True, metadata=run.output.metadata)
     await agent.run(message_history=run.all_messages(), deferred_tool_results=results, ...)
 
-A call that is approved is executed once, whatever number of runs have the decision, and only if it
-does what its plan says. With the metadata that is the plan that was shown, without it the plan
-that the desk has. If rows have changed, or the person has edited arguments, the new plan is asked.
-A `ToolDenied` rejects the call at the desk, too.
+An approved call is executed once, even if several runs receive the decision, and only if its
+effect equals its plan. With the metadata this is the plan that was shown, otherwise the plan at
+the desk. If rows have changed, or the person has edited arguments, the new plan needs approval. A
+`ToolDenied` also rejects the call at the desk.
 
-With a `window`, the agent's instructions contain the rows that the conversation is about. They are
-read once, when a run begins.
+With a `window`, the agent's instructions contain the rows of the conversation. They are read once,
+when a run begins.
 """
 
 from __future__ import annotations
@@ -77,13 +77,14 @@ class RefToolset(AbstractToolset[AgentDepsT]):
 
     Args:
         desk: the bound toolset.
-        whose: returns the conversation and the owner of a call from the context of the run, and
-            who acts, if that is another. The context has a new `conversation_id` in each run,
-            unless the run is given one or the messages of the previous run.
-        window: which rows the agent's instructions show when a run begins; none without it.
-        approved_by: returns who has decided the calls of a run, from its context. With it, calls
-            that need a person end the run with `DeferredToolRequests`, which its `output_type`
-            must have.
+        whose: returns the conversation and the owner of a call, and optionally the acting user,
+            from the context of the run. The context has a new `conversation_id` in each run,
+            unless the run receives one, or the messages of the previous run.
+        window: selects the rows in the agent's instructions when a run begins; by default, no
+            rows.
+        approved_by: returns the person who decided the calls of a run, from its context. With it,
+            calls that need a person end the run with `DeferredToolRequests`, which its
+            `output_type` must have.
         id: distinguishes the toolset from others of the same agent.
 
     Attributes:
@@ -135,7 +136,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         self,
         ctx: RunContext[AgentDepsT],  # noqa: ARG002  # `for_run` used it
     ) -> InstructionPart | None:
-        """Return the rows that the conversation is about, or None without a window.
+        """Return the rows of the conversation as text, or None without a window.
 
         Changes since the previous run are appended to the messages, so that the prompt before them
         stays in the provider's cache.
@@ -143,7 +144,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         return self.rows
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Return all tools, in each step; calls that a person has denied are rejected first."""
+        """Return all tools, in each step, after rejecting calls that a person has denied."""
         await self._reject_denied(ctx)
         return {
             each.name: ToolsetTool(
@@ -192,7 +193,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
             decide = self._approve_or_ask
             answer = await self._desk.aio.run(decide, caller, answer, ctx, self._approved_by)
         if answer.failed:
-            # the message has all that a model needs; as JSON it would be quoted twice
+            # the message contains everything a model needs; JSON would be quoted twice
             raise ToolFailed(answer.value["error"]["message"])
         return answer.value
 
@@ -203,27 +204,27 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         ctx: RunContext[AgentDepsT],
         approved_by: ApprovedBy[RunContext[AgentDepsT]],
     ) -> ToolAnswer:
-        """Return the answer of a call that waits, if the run has a person's approval of its plan.
+        """Return the answer of a waiting call, if the run has a person's approval of its plan.
 
         Raises:
-            ApprovalRequired: it has none, or the plan is another one now.
+            ApprovalRequired: the run has no approval, or the plan has changed.
         """
         known = ctx.tool_call_metadata or {}
         waiting = waiting_call(self._desk, caller, answer.pending)
         if waiting is not None and ctx.tool_call_approved:
-            # the plan of edited arguments was seen only if it is in the metadata
+            # the person has seen the plan of edited arguments only if it is in the metadata
             if known["call"] == waiting.call if "call" in known else not waiting.is_edited:
                 by, token = approved_by(ctx), known.get("token")
                 done = approve(self._desk, caller, waiting, by, token)
                 if done is not None:
                     return done
             waiting = waiting_call(self._desk, caller, waiting.call)
-        if waiting is None:  # somebody has decided it at the desk
+        if waiting is None:  # it was decided at the desk
             return self._desk.answer(caller.conversation, caller.owner, answer.pending or 0)
         raise ApprovalRequired(shown(waiting))
 
     async def _reject_denied(self, ctx: RunContext[AgentDepsT]) -> None:
-        """Reject the calls at the desk that the last request of the run shows as denied."""
+        """Reject the calls at the desk that are denied in the last request of the run."""
         if self._approved_by is None or not ctx.messages:
             return
         last = ctx.messages[-1]
@@ -242,7 +243,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
 class _InvalidArguments(dict[str, Any]):
     """An empty dict in place of arguments that are not a JSON object.
 
-    The framework requires a dict here; the toolset gets the text and explains what is wrong.
+    The framework requires a dict here; the toolset gets the text and returns the error.
     """
 
     def __init__(self, text: str) -> None:
@@ -251,7 +252,7 @@ class _InvalidArguments(dict[str, Any]):
 
 
 class _Unvalidated:
-    """An `args_validator` that accepts everything: the tools validate and word the errors."""
+    """An `args_validator` that accepts everything, because the tools validate arguments."""
 
     def validate_json(self, input: str | bytes | bytearray, **_: Any) -> dict[str, Any]:  # noqa: A002  # pydantic's name
         """Parse a JSON object; keep anything else as text."""

@@ -1,4 +1,4 @@
-"""Reflect a database that has no mapped classes, so that it can have a toolset.
+"""Reflect a database without mapped classes, for a toolset.
 
     with engine.connect() as connection:
         reflection = reflect(connection)
@@ -13,9 +13,9 @@
 >>> reflection.left_out  # by table, why a toolset cannot use it
 {}
 
-`reflect` reads the tables with `MetaData.reflect` and maps a class to each that has a primary key.
-The names in refs, of relationships and of label columns are guessed from the names of tables and
-columns:
+`reflect` reads the tables with `MetaData.reflect` and maps a class to each table with a primary
+key. The names of entities, relationships and label columns are guessed from the names of tables
+and columns:
 
 >>> entity_names("order_lines")  # the first that is unused and a valid name is taken
 ['order_line', 'order_lines', 'order_lines_row', 'table_order_lines_row']
@@ -24,11 +24,11 @@ A foreign key `orders.customer_id` becomes a relationship `customer`, and its ba
 
 Limits:
 
-- Only tables of the schema that the role's `search_path` has first are read, not views.
-- Partitions, the registry's tables and those of migration tools are left out, unless they are
+- Only tables, not views, of the first schema in the role's `search_path` are read.
+- Partitions, the registry's tables and tables of migration tools are left out, unless they are
   requested by name.
 - Deletes rely on the `ON DELETE` of the database: the relationships have `passive_deletes="all"`.
-- Guessed names may be wrong for a reader; they are unique in any case.
+- Guessed names may be unnatural, but they are unique.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Reflection:
     Attributes:
         models: mapped classes, by the names of their tables.
         labels: by table, the columns that label its rows.
-        left_out: by table, why a toolset cannot use it.
+        left_out: by table, the reason why a toolset cannot use it.
 
     Example:
         >>> with engine.connect() as connection:
@@ -128,7 +128,7 @@ def reflect(
     Args:
         connection: a connection to the database.
         tables: the tables to map. Without it all are mapped, except partitions, the registry's
-            tables and those of migration tools.
+            tables and tables of migration tools.
         hidden: columns that are not mapped, such as `users.password`.
 
     Raises:
@@ -146,7 +146,7 @@ def reflect(
     names = _table_names(connection, tables)
     metadata = MetaData()
     with warnings.catch_warnings():
-        # SQLAlchemy warns of types that it does not know; tools show such a column by its name
+        # SQLAlchemy warns of unknown types; tools only show the names of such columns
         warnings.simplefilter("ignore", SAWarning)
         metadata.reflect(connection, only=names, resolve_fks=True)
     hidden_columns = _find_columns([metadata.tables[name] for name in names], hidden)
@@ -292,7 +292,7 @@ def _relationship(
 
 
 def _set_uuid_default(table: Table) -> None:
-    """Generate UUID keys here if the database does not: the table's own application does, too."""
+    """Generate UUID keys here if the database does not, like the table's own application."""
     (*columns,) = table.primary_key.columns
     if len(columns) == 1 and not columns[0].foreign_keys:
         (column,) = columns
@@ -335,7 +335,7 @@ def first_free(
 
 
 def label_columns(columns: Iterable[Column[Any]], entity: str) -> list[str]:
-    """Return the one or two columns that label the rows of a table; none if none seems to."""
+    """Return the one or two columns that label the rows of a table; empty if none fits."""
     texts = {column.key.lower(): column.key for column in columns if _is_text(column)}
     candidates = chain(
         ([name.format(entity)] for name in _LABELS[:5]),
