@@ -79,7 +79,7 @@ class SetupError(RefError):
 
     Attributes:
         fact: the problem.
-        remedy: what to do about it.
+        remedy: how to correct it.
 
     Example:
         >>> RefSession(engine, conversation="chat-7")
@@ -600,7 +600,7 @@ class DraftContentError(RefError):
 
     Attributes:
         fact: the problem.
-        remedy: what to do about it.
+        remedy: how to correct it.
 
     Example:
         >>> chat.draft(Recipe, {"nme": "Curry"})

@@ -62,7 +62,7 @@ from alfred_refs.mapping import is_storable, parse_draft_ref, parse_ref
 from alfred_refs.tools import TOOLS, Toolset
 
 StepType = Literal["read", "write", "analyze", "generate"]
-"""The kinds of steps: look rows up, change them, think about them, or make content."""
+"""The kinds of steps: look rows up, change them, analyze them, or generate content."""
 
 STEP_TYPES: tuple[StepType, ...] = get_args(StepType)
 
@@ -169,7 +169,7 @@ class ToolCall(_Action):
 
 
 Action = ToolCall | StepComplete | AskUser | Blocked | Fail
-"""What a step may answer, whatever it is."""
+"""The actions of all kinds of steps."""
 
 # type of step -> the tools that it may call
 _CALLING: Mapping[StepType, Container[str]] = {"read": ("db_read",), "write": TOOLS}

@@ -237,7 +237,7 @@ def _literal(column: KeyColumn, key: Key) -> Any:
 
 
 NamesOf = Callable[[Sequence[str]], Mapping[str, str]]
-"""Returns the names of those refs that are known: called once for the new refs of a chunk."""
+"""Returns the names of known refs; called once for the new refs of a chunk."""
 
 # a possible ref; a character that joins words to an address; a character that ends an address
 _PIECE = re.compile(

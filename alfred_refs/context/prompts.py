@@ -56,7 +56,7 @@ NAMES = (
     *("base", "crud", "read", "write", "analyze", "generate", "decision"),
     *("understand", "think"),
 )
-"""All templates that there are, each in a file of this name with `.md`."""
+"""The names of all templates, each a file with the suffix `.md`."""
 
 
 @cache

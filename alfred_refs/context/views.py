@@ -155,7 +155,7 @@ def select_entries(record: ActivityRecord, window: Window) -> Selection:
 
 
 Audience = Literal["act", "think", "reply", "understand"]
-"""Who reads: a step that works with rows, a planner, the author of the reply, a curator."""
+"""The reader: a step that works with rows, a planner, the author of the reply, a curator."""
 
 
 def check_audience(audience: str) -> None:

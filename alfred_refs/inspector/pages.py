@@ -1,8 +1,8 @@
 """The data of the inspector's pages, for one operator: the toolset's answers as plain data.
 
 Only `Pages` opens conversations: `Pages.open` raises the same error for a conversation that the
-operator may not see as for one that does not exist, and all other methods use its result. No key
-is in the data except those of `Pages.refs(keys=True)`.
+operator may not see as for one that does not exist, and all other methods use its result. The data
+contains no keys, except with `Pages.refs(keys=True)`.
 
 >>> from alfred_refs.inspector import Operator
 >>> from alfred_refs.inspector.pages import Pages
@@ -12,7 +12,7 @@ is in the data except those of `Pages.refs(keys=True)`.
 >>> [str(ref.ref) for ref in pages.refs("chat-7", "recipe")["refs"]]
 ['recipe_1', 'recipe_2']
 
-Lists are read page by page from the registry, each page by the place where the last one ended.
+Lists are read page by page from the registry, each page starts where the last one ended.
 
 Limits: the methods block. For asynchronous toolsets they are called in a greenlet.
 """
@@ -66,7 +66,7 @@ PROMPTS: Final[Mapping[str, Callable[[Context], tuple[str, str]]]] = {
     "think": lambda context: _texts(context.think([Exchange(_MESSAGE)])),
     "reply": lambda context: ("", context.render("reply")),
 }
-"""By name the prompts that are shown: system and user part of each."""
+"""The prompts that are shown, by name: the system and user part of each."""
 
 
 def _texts(prompt: Any) -> tuple[str, str]:

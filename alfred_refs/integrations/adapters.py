@@ -77,10 +77,10 @@ class Caller(NamedTuple):
 _ContextT = TypeVar("_ContextT")
 
 Whose = Callable[[_ContextT], tuple[str, Any] | tuple[str, Any, Any]]
-"""Returns the conversation, the owner and perhaps the user from the context of a framework."""
+"""Returns the conversation, the owner and optionally the user from a framework's context."""
 
 ApprovedBy = Callable[[_ContextT], str]
-"""Returns who has decided a call, from the context of the run that has the decision."""
+"""Returns the person who decided a call, from the context of the run with the decision."""
 
 
 def caller_of(whose: Whose[_ContextT], context: _ContextT) -> Caller:

@@ -54,7 +54,7 @@ from alfred_refs.tools import BoundToolset, ToolAnswer
 __all__ = ["tools_of"]
 
 FAILED = "the tool failed, and not because of how it was called; do not call it again, say so"
-"""The text for the model in place of an exception that is not its mistake."""
+"""The text that replaces an exception that is not the model's mistake."""
 
 OnFailure = Callable[[Exception], object]
 

@@ -268,7 +268,7 @@ class Snapshot:
 
     Attributes:
         root: the item of the row; `execute` changes its lists.
-        levels: from `levels_of`.
+        levels: the result of `levels_of`.
         places: the place of each item at that time.
         before: the values at that time, by position.
     """

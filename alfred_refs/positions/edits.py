@@ -55,7 +55,7 @@ from typing import Any
 from alfred_refs.errors import Code, Conflict, PositionError
 
 Path = Sequence[int] | str
-"""Positions, that in the outermost list first, or the ref of a row."""
+"""Positions, starting in the outermost list, or the ref of a row."""
 
 _MAX_EDITS = 1_000
 _MAX_LEVELS = 20  # levels of nested lists; a longer path is a mistake
@@ -241,7 +241,7 @@ def execute(root: Item, edits: Sequence[Edit], name: str, rules: Rules | None = 
 
     Args:
         root: the owner of the outermost list; changed in place unless there is a conflict.
-        edits: in any order.
+        edits: the edits, in any order.
         name: the name of the list, for errors.
         rules: the rules of the items' storage.
 

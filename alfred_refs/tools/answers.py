@@ -83,7 +83,7 @@ from alfred_refs.tools.serialization import (
 from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, ToolTables, path_of
 
 Paths = Collection[tuple[int, ...]]
-"""Positions of items, each after those of the items around it."""
+"""Positions of items, each preceded by the positions of the items around it."""
 
 
 def number_items(
@@ -295,7 +295,7 @@ class Room:
         """Render rows until the space is used; at most one rendered row is discarded.
 
         Args:
-            entries: of which rows are made.
+            entries: the objects to make rows from.
             render: makes a row.
             logs: lists that rendering appends to; the entries of a discarded row are removed.
         """
@@ -322,7 +322,7 @@ class Room:
         """Return rows until the space is used, and only the refs of the others.
 
         Args:
-            entries: of which rows are made.
+            entries: the objects to make rows from.
             render: makes a row.
             only_ref: makes a row with only its ref.
             logs: see `take`; the last one lists the cut values.
@@ -500,7 +500,7 @@ class Relatives:
 
     Args:
         session: reads them.
-        limits: how many to show.
+        limits: the limits of the answer.
         exact: receives the values that instances cannot hold.
         options: the options of the statement that read the rows. Those that apply to every
             statement (`with_loader_criteria`) apply to related rows too; relationships that the

@@ -416,10 +416,10 @@ Operator = Literal[
 ]
 
 SEMANTIC = "_semantic"
-"""The field of a search by meaning, which a hook answers."""
+"""The field of a semantic search, which a hook implements."""
 
 DRAFTS = "x-drafts"
-"""Keyword in a schema: that a field is only about drafts, or what its description adds on them."""
+"""Keyword in a schema: the field only concerns drafts, or the text to add on drafts."""
 
 NEGATIONS = ("!=", "neq", "not_in")
 """The operators that exclude values."""
@@ -536,7 +536,7 @@ _EXPECT_DESCRIPTION = (
 )
 
 Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
-"""The label of a row, or those of several; some may be given as values by column."""
+"""The label of a row, or a list for several rows; values by column may replace a label."""
 
 
 class DbRead(_Arguments):
@@ -822,11 +822,11 @@ def validate_arguments(
     """Validate the arguments of a call.
 
     Args:
-        tool: its name.
-        given: JSON values.
+        tool: the tool's name.
+        given: the arguments, as JSON values.
         tool_names: the available tools, for the error.
         drafts: whether drafts are enabled; otherwise fields for drafts are unknown.
-        operators: of the tool's filters, for the error.
+        operators: the operators of the tool's filters, for the error.
 
     Raises:
         ToolError: the tool does not exist, or the arguments do not match its schema.
@@ -863,7 +863,7 @@ def first_shape_error(
     Args:
         tool: the tool's name.
         error: pydantic's error.
-        operators: of the tool's filters.
+        operators: the operators of the tool's filters.
     """
     errors = error.errors(include_url=False)
     first = next((each for each in errors if _matches_input(each)), errors[0])

@@ -304,9 +304,9 @@ class Setting:
     """The options of a toolset, shared by all its calls.
 
     Attributes:
-        tables: what a model may use.
-        hooks: of the application, by class.
-        labels: where the labels of refs are put.
+        tables: the tables that a model may use.
+        hooks: the application's hooks, by class.
+        labels: the mode of labels: `"inline"`, `"legend"` or `"none"`.
         deduplicate: by class, the attributes that identify duplicates among the new rows of a
             call.
         limits: the limits of answers.
@@ -690,7 +690,7 @@ def _key_of(instance: Any, table: ToolTable) -> Key:
 
 
 RowActivity = tuple[str, Action, Sequence[str]]
-"""What an answer shows of a row: its ref, the action, the names of columns and relationships."""
+"""The activity on a row in an answer: its ref, the action, the shown columns and relationships."""
 
 
 def activities_in(

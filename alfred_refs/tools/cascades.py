@@ -189,7 +189,7 @@ def replaced_rows(instance: Any) -> Iterator[tuple[Any, list[str]]]:
 
 
 Effect = Literal["delete", "unlink", "reset", "follow", "block"]
-"""What happens to referring rows.
+"""The effect on referring rows.
 
 They are deleted, their reference becomes null, its default or the new value, or they block the
 change.
@@ -435,7 +435,7 @@ def _all_links(tables: Iterable[ToolTable]) -> Iterator[SecondaryLink]:
 
 
 MAX_UNLISTED = 10_000
-"""Rows of tables that the model may not use which one call searches; more are refused."""
+"""The maximum number of rows in unlisted tables that one call may search."""
 
 _CHUNK = 1_000  # keys in one statement
 _FEW = 2  # up to this number, rows are loaded one by one
@@ -863,7 +863,7 @@ class CascadeReport:
         """Return the refs of rows that change together with rows that get new values.
 
         Args:
-            groups: by table, the rows and their new values.
+            groups: the rows and their new values, by table.
 
         Raises:
             ToolError: the model may not change one of them.

@@ -76,7 +76,7 @@ from alfred_refs.tools.rules import Rule, quote_text, rules_of
 from alfred_refs.tools.tables import VERBS, ToolColumn, ToolTable, ToolTables, lists_of
 
 MAX_CHOICES = 50
-"""Choices of a column that are listed; more would crowd out the other columns."""
+"""The maximum number of listed choices of a column; more would crowd out other columns."""
 
 # family of values -> its word, unless the JSON schema type is shorter
 _FAMILY_WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "raw data"}
@@ -535,13 +535,13 @@ def _union(choices: list[Schema]) -> Schema:
 _Row = TypeVar("_Row")
 
 RequiredRefs = list[tuple[str, type[Any]]]
-"""The refs that a call gives, each with the required class."""
+"""The refs in a call, each with the required class."""
 
 _REF = "x-ref"
-"""Keyword in a schema, while it is made: that a text is a ref, of which class."""
+"""Keyword in a schema under construction: the class of the ref in a text field."""
 
 _LABEL = "x-label"
-"""Keyword in a schema, while it is made: that a text is the label of a ref."""
+"""Keyword in a schema under construction: marks a text field as the label of a ref."""
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # accepted by all clients
 

@@ -440,7 +440,7 @@ class DraftRecords:
     """The drafts that a call reads.
 
     Attributes:
-        records: in the order of their numbers.
+        records: the drafts, in the order of their numbers.
         labels: labels of the other drafts that they refer to, by ref.
     """
 
@@ -454,7 +454,7 @@ def draft_records(
     """Return the records of pending drafts: at most one round trip for all they refer to.
 
     Args:
-        call: that reads them.
+        call: the call that reads them.
         drafts: drafts of the table's entity.
         table: the table; drafts of other classes of the entity are left out.
         filters: filters whose refs are compared with refs in drafts.
@@ -543,7 +543,7 @@ class DraftRows:
     """Makes the JSON of drafts for one answer.
 
     Args:
-        call: that reads them.
+        call: the call that reads them.
         rendering: the rendering of the rows in the same answer, with the same limits.
         labels: labels of the other drafts that these refer to, by ref.
         whole: whether to show all nested content, not only named relationships.

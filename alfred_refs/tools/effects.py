@@ -71,13 +71,13 @@ from alfred_refs.mapping.columns import stored_type
 from alfred_refs.session import RefSession
 
 Image = Mapping[str, str | None]
-"""The stored values of a row, as text, by the name of the column."""
+"""The stored values of a row, as text, by column name."""
 
 Identity = tuple[Any, ...]
-"""The values of a row's primary key, as Python has them."""
+"""The Python values of a row's primary key."""
 
 LEFT_OUT: Final = ("VECTOR", "HALFVEC", "SPARSEVEC", "BIT")
-"""Types whose values are long and are no text, besides bytes: those of pgvector."""
+"""Types with long values that are not text, in addition to bytes: the types of pgvector."""
 
 _WRITES: Final = re.compile(
     r"\b(insert|update|delete|merge|truncate|call|copy|do)\b", re.IGNORECASE
@@ -86,7 +86,7 @@ _Criterion = tuple[ColumnElement[bool], Mapping[str, Any]]
 
 _UNKNOWN: Final = object()
 _NO_VALUES: Final[Mapping[Column[Any], Any]] = {}
-_MOST_SETS: Final = 1_000  # parameter sets of a statement, each of which needs a query
+_MOST_SETS: Final = 1_000  # parameter sets of a statement; each takes a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class _Edge:
     """A foreign key by which the database changes referring rows.
 
     Attributes:
-        table: of the referring rows.
+        table: the table of the referring rows.
         constraint: the foreign key.
         deletes: whether the database deletes them.
     """

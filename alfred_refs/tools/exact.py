@@ -2,9 +2,9 @@
 
 PostgreSQL has dates and times that Python's `datetime` cannot represent: `infinity`, years before
 1 and after 9999, and the time `24:00`. Drivers raise an error for them, or, as psycopg2 and
-asyncpg do, return another date. So a SELECT that shows such a column asks PostgreSQL for its text,
-and `read_exact` parses it; a text without a Python value stays text. Arrays of domains are read in
-the same way, because psycopg returns them as text and SQLAlchemy splits that into characters.
+asyncpg do, return another date. So a SELECT that shows such a column selects its text, and
+`read_exact` parses it; a text without a Python value stays text. Arrays of domains are read in the
+same way, because psycopg returns them as text and SQLAlchemy splits that into characters.
 
 >>> from sqlalchemy import column
 >>> print(select_exact(column("day", Date())))

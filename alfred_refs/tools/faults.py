@@ -161,7 +161,7 @@ def fault_of(
         table: the table that was read or written, if known.
         listed_entities: the entities of all tables that the model may use; refs of others are
             removed.
-        time_limit: how many seconds one statement may take, if the call took as long.
+        time_limit: the time limit of one statement in seconds, if the call took that long.
     """
     fault: ToolError | None = None
     match error:

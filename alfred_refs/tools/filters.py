@@ -141,7 +141,7 @@ class Piece:
     """The part of a pattern between two `%`.
 
     Args:
-        characters: in lower case; `None` for any character.
+        characters: the characters in lower case; `None` for any character.
 
     Attributes:
         letters: the piece as text; `None` if it has a wildcard.
@@ -235,7 +235,7 @@ def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = 
 
     Args:
         arguments: the arguments of the call.
-        table: that they name.
+        table: the table of the call.
         has_search: whether a hook of the table implements semantic search; otherwise its operator
             and field are unknown.
 

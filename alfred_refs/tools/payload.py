@@ -446,7 +446,7 @@ def decode_arguments(
 
     Args:
         arguments: the validated arguments.
-        tables: that a model may use.
+        tables: the tables that a model may use.
         conversation: resolves the marks.
         drafts: whether drafts are enabled.
 
@@ -605,7 +605,7 @@ class _ArgumentWalker:
     """Applies a function to the values in the arguments of a call.
 
     Args:
-        tables: that a model may use.
+        tables: the tables that a model may use.
         leaf: the function.
     """
 

@@ -128,7 +128,7 @@ class Plan(BaseModel):
         table: the table of the call, if it has one.
         rows: the rows; requested changes come first.
         others: the number of changed rows in unlisted tables, by action.
-        notes: of the application's hooks.
+        notes: the notes of the application's hooks.
         lasting: descriptions of effects that an undo cannot revert.
         unseen: descriptions of statements that may change rows outside of the plan, such as SQL as
             text.
@@ -511,7 +511,7 @@ def make_plan(
         table: the table in its arguments.
         named: its changes of rows, with names.
         namer: the namer of these changes.
-        notes: of the application's hooks.
+        notes: the notes of the application's hooks.
         unseen: descriptions of statements that may have changed unrecorded rows.
     """
     asked = _VERBS.get(tool)

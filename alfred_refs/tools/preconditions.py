@@ -77,7 +77,7 @@ from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, Verb, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
-"""A label or values by column; for several refs a list of labels, which was checked before."""
+"""A label or values by column; for several refs, a list of labels, checked before."""
 
 
 def expected_names(table: ToolTable, expect: Expected) -> list[str]:
@@ -161,7 +161,7 @@ def differences(
     """Yield the differences between a row and `expect`: column, expected, actual, as JSON.
 
     Args:
-        table: of the row.
+        table: the table of the row.
         instance: the row.
         expect: its label, or values by column.
         value_in: returns the value of an attribute of the row.
@@ -220,7 +220,7 @@ _UNCHANGED = "nothing was changed"
 
 
 RowValues = Mapping[int, Mapping[str, Sequence[Any]]]
-"""By `id()` of a new row, the values given for each column: the ref and the key that it names."""
+"""The passed values of each new row, by its `id()`: for each column, the ref and its key."""
 
 
 def check_new_rows(
@@ -402,7 +402,7 @@ class Expectation:
 
     Attributes:
         ref: the ref of the row.
-        table: of the row.
+        table: the table of the row.
         field: the field that contains the expectation.
         value: the label, or values by column; `None` if nothing is stated.
         is_of_locked_row: whether the verb compares the value after it has locked the row.
@@ -601,7 +601,7 @@ class _ExpectationReader:
     """Removes expectations from arguments, and collects them.
 
     Args:
-        tables: that a model may use.
+        tables: the tables that a model may use.
         expectations: the list to add to.
     """
 

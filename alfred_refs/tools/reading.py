@@ -613,7 +613,7 @@ class _Page:
     Attributes:
         shape: the columns of each row.
         limit: the maximum number of rows.
-        cursor: where the previous page ended.
+        cursor: the end of the previous page.
         refs: the rows and drafts that refs in the filters name.
     """
 

@@ -30,7 +30,7 @@ as `Verbatim`. In a text, 32 decimal digits and more are a number too, unless th
 has a ref.
 
 Limits: other integers are not searched, as any number might be a key. Values nested deeper than
-`DEEPEST_SHOWN` levels are replaced by a mark.
+`MAX_DEPTH_SHOWN` levels are replaced by a mark.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from alfred_refs.mapping.columns import shown_number
 from alfred_refs.tools.arguments import MAX_DEPTH, MAX_DIGITS
 
 Places = Mapping[str | None, str]
-"""The entity of the integers in members of each name; under `None` that of all others."""
+"""The entity of the integers in members of each name; `None` is the key for all others."""
 
 
 def places_in(column: Any, entities: Entities) -> Places:
@@ -157,10 +157,10 @@ _MIN_KEY_LENGTH = 32  # the hex digits of a UUID
 
 
 MAX_DEPTH_SHOWN = MAX_DEPTH - 3
-"""Levels of a value that are shown; a new row among others may be given with as many."""
+"""Levels of a value that are shown; a new row may be nested as deep."""
 
 DEPTH_MARK = Verbatim("…<cut: nested deeper>")
-"""Replaces what is nested too deep to be shown."""
+"""The mark in place of values that are nested too deep."""
 
 
 class CutText(str):
@@ -236,7 +236,7 @@ def limit_depth(value: Any, levels: int = MAX_DEPTH_SHOWN) -> tuple[Any, bool]:
 
 
 MAX_INTEGER = 2**53
-"""The largest integer that is a JSON number: a float holds each up to this one exactly."""
+"""The largest integer that is a JSON number: floats represent integers up to it exactly."""
 
 _LONG_INTEGER = re.compile("-?([1-9][0-9]{15,})")
 _ESCAPE = "\\ud"  # the beginning of an escaped surrogate

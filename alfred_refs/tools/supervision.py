@@ -59,7 +59,7 @@ from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
 from alfred_refs.tools.undo import ChangedRow, Undo, fold
 
 ConsentRules = Mapping[type[Any], Iterable[Verb] | Literal["all"]] | Callable[[Plan], bool]
-"""By class the verbs that need a person; or a function of the plan."""
+"""The verbs that need a person, by class; or a function of the plan."""
 
 _ACTIONS: Final[Mapping[str, str]] = {
     "create": "created",
@@ -68,7 +68,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
 }
 
 EDITED: Final = "#arguments:"
-"""Follows the framework's id in that of a call with other arguments."""
+"""The suffix of the framework's id for a call with other arguments."""
 
 _DIGEST_DIGITS: Final = 16
 
@@ -163,7 +163,7 @@ class Request:
 
     Attributes:
         tool: its name.
-        arguments: as they were given.
+        arguments: the arguments, unchanged.
         actor: the party that acts: the model or the user.
         user: the id of the acting user, as text.
         call_id: the framework's id of the call.

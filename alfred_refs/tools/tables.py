@@ -76,7 +76,7 @@ from alfred_refs.tools.serialization import (
 Verb = Literal["create", "update", "delete"]
 
 VERBS: tuple[Verb, ...] = ("create", "update", "delete")
-"""What a model may do to rows besides reading them."""
+"""The verbs of a model, except reading."""
 
 Attributes = set[tuple[Mapper[Any], str]]
 """Mapped attributes: the mapper that has each, and its name."""
