@@ -8,8 +8,9 @@ An application declares its tenants once, as a table from classes to attributes:
 | a many-to-one relationship | rows belong to the owner of the row that it leads to |
 
 Classes in `shared` may also have rows without an owner, which everybody may read and nobody may
-write. Classes in `open` have no owners and are not confined. A session with an owner cannot touch
-any other table. Subclasses belong as their base does.
+write. Classes in `open` have no owners and are not confined; association tables in it have the
+links between rows that the owner may read. A session with an owner cannot touch any other table.
+Subclasses belong as their base does.
 
 >>> ownership = Ownership({Recipe: "user_id", Line: "recipe"}, open=[User])
 >>> owner = ownership.of(ann)
@@ -36,7 +37,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -48,6 +49,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     UniqueConstraint,
+    and_,
     exists,
     inspect,
     or_,
@@ -66,6 +68,8 @@ from alfred_refs import sqla
 from alfred_refs.errors import OwnershipError, UnconfinedError
 
 Model = type[Any]
+Pairs = tuple[tuple[Column[Any], Column[Any]], ...]
+"""The columns of a table, each with the column of another table that it references."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class Belonging:
     parameter: BindParameter[Any] | None = None
     column: Column[Any] | None = None
     parent: Table | None = None
-    pairs: tuple[tuple[Column[Any], Column[Any]], ...] = ()
+    pairs: Pairs = ()
     shared: bool = False
 
 
@@ -266,7 +270,8 @@ class Ownership:
             class whose row decides.
         shared: owned classes whose rows without an owner may be read by all, and written by
             nobody. The same applies to rows that belong to such rows.
-        open: classes and tables without owners, which are not confined.
+        open: classes without owners, which are not confined, and association tables. The rows of
+            an association table are those that link readable rows.
         setting: the PostgreSQL parameter in which row-level security finds the owner; it is set
             for each transaction.
 
@@ -326,6 +331,19 @@ class Ownership:
             for each in self._open
             for table in ([each] if isinstance(each, Table) else inspect(each).mapper.tables)
         )
+
+    @cached_property
+    def _links(self) -> Mapping[Table, Sequence[tuple[Table, Pairs]]]:
+        """The open association tables, with the owned tables that each references."""
+        found = {}
+        for table in self.open_tables:
+            keys = table.foreign_key_constraints if sqla.mapper_of_table(table) is None else ()
+            found[table] = [
+                (key.referred_table, tuple((each.parent, each.column) for each in key.elements))
+                for key in sorted(keys, key=lambda key: key.column_keys)
+                if key.referred_table in self.belongings
+            ]
+        return found
 
     def belonging_of(self, table: Any) -> Belonging | None:
         """Return how rows of a table belong; `None` for an open table.
@@ -400,7 +418,7 @@ class Ownership:
         """
         belonging = self.belonging_of(_element_of(from_))
         if belonging is None:
-            return None
+            return self._linking(from_, writing=writing, owner=owner)
         if belonging.column is not None:
             column = _column_in(from_, belonging.column)
             compared: Any = belonging.parameter
@@ -408,14 +426,37 @@ class Ownership:
                 compared = sqla.key_parameter(to_column_type(column, owner), column.type)
             is_shared = belonging.shared and not writing
             return or_(column == compared, column.is_(None)) if is_shared else column == compared
-        parent = sqla.criterion_alias(cast(Table, belonging.parent))
+        parent = cast(Table, belonging.parent)
+        return self._by_parent(from_, parent, belonging.pairs, writing=writing, owner=owner)
+
+    def _by_parent(
+        self, from_: FromClause, table: Table, pairs: Pairs, *, writing: bool, owner: Any
+    ) -> ColumnElement[bool]:
+        """Return the criterion that the row of another table may be read or written."""
+        parent = sqla.criterion_alias(table)
         of_parent = self.criterion(parent, writing=writing, owner=owner)
-        pairs = [
-            _column_in(parent, theirs) == _column_in(from_, ours)
-            for ours, theirs in belonging.pairs
+        same = [_column_in(parent, theirs) == _column_in(from_, ours) for ours, theirs in pairs]
+        return exists().select_from(parent).where(*same, cast(Any, of_parent)).correlate(from_)
+
+    def _linking(
+        self, from_: FromClause, *, writing: bool, owner: Any
+    ) -> ColumnElement[bool] | None:
+        """Return the criterion for an association table; `None` for other open tables.
+
+        The owner may read the rows at both ends. To write a link, the owner may also write one of
+        them: links between shared rows are nobody's.
+        """
+        ends = self._links.get(sqla.deannotated_table(_element_of(from_)), ())
+        if not ends:
+            return None
+        readable = [
+            or_(self._by_parent(from_, *end, writing=False, owner=owner), *_nulls(from_, end[1]))
+            for end in ends
         ]
-        found = exists().select_from(parent).where(*pairs, cast(Any, of_parent))
-        return found.correlate(from_)
+        if not writing:
+            return and_(*readable)
+        writable = [self._by_parent(from_, *end, writing=True, owner=owner) for end in ends]
+        return and_(or_(*writable), *readable)
 
     def parameters(self, value: Any) -> dict[str, Any]:
         """Return the values of the criteria's bind parameters for one owner, by name."""
@@ -583,6 +624,11 @@ def _element_of(from_: Any) -> Any:
     while hasattr(from_, "element") and not isinstance(from_, Table):
         from_ = from_.element
     return from_
+
+
+def _nulls(from_: FromClause, pairs: Pairs) -> list[ColumnElement[bool]]:
+    """Return the criteria that a foreign key is null, for the columns that may be."""
+    return [_column_in(from_, ours).is_(None) for ours, _ in pairs if ours.nullable]
 
 
 def _column_in(from_: FromClause, column: Column[Any]) -> ColumnElement[Any]:

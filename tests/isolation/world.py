@@ -51,6 +51,18 @@ _POLICIES: Mapping[str, tuple[str, str | None]] = {
     "jars": (_OWN.format("user_id"), None),
 }
 
+_SEEN = "exists (select from recipes r where r.id = {})"
+_OWNED = "exists (select from recipes r where r.id = {} and r.user_id = app_owner())"
+
+_LINKS: Mapping[str, tuple[str, str]] = {
+    # association table -> condition of the links that are read, and of those that are written
+    "recipe_tags": (_SEEN.format("recipe_id"), _OWNED.format("recipe_id")),
+    "recipe_links": (
+        f"{_SEEN.format('from_id')} and {_SEEN.format('to_id')}",
+        f"({_OWNED.format('from_id')} or {_OWNED.format('to_id')})",
+    ),
+}
+
 # table, its foreign key that does not decide ownership, the target and its columns
 _NAMING = [
     ("recipes", ["parent_id"], "recipes", ["id"]),
@@ -127,6 +139,13 @@ def _policies() -> Iterable[str]:
         yield f"create policy own on {name} using ({own})"
         if shared is not None:
             yield f"create policy shared on {name} for select using ({shared})"
+    for name, (seen, owned) in _LINKS.items():
+        yield f"alter table {name} enable row level security, force row level security"
+        yield f"create policy seen on {name} for select using ({seen})"
+        yield f"create policy made on {name} for insert with check (true)"
+        written = f"using ({seen} and {owned})"
+        yield f"create policy changed on {name} for update {written} with check (true)"
+        yield f"create policy deleted on {name} for delete {written}"
     # "a_" sorts before "b_": PostgreSQL fires triggers by name, and the others need the stamp
     for name, column in _STAMPED.items():
         yield from _trigger(
