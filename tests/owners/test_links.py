@@ -89,7 +89,8 @@ def test_links_of_others_are_not_written(
     kept = plainly(select(recipe_links.c.from_id))
     assert len(kept) == 4  # those with bob's
     moved = update(recipe_tags).where(recipe_tags.c.recipe_id == linked["bob"])
-    assert ann.execute(moved.values(ingredient_id=uuid.uuid4())).rowcount == 0
+    result: Any = ann.execute(moved.values(ingredient_id=uuid.uuid4()))
+    assert result.rowcount == 0
 
 
 def test_the_unit_of_work_writes_links_of_own_rows(
