@@ -131,7 +131,7 @@ class MentionedRows:
     Args:
         conversation: the conversation in which the rows get refs.
         session: looks the rows up.
-        toolset: finds the class of an entity; by default, all mapped classes of the process.
+        toolset: finds the class of an entity; by default, among all mapped classes of the process.
     """
 
     def __init__(

@@ -89,9 +89,7 @@ class Operator:
 _Found = Operator | Response | None
 
 Authenticate = Callable[[Request], _Found] | Callable[[Request], Awaitable[_Found]]
-"""Returns the operator of a request, `None` if there is none, or a response, such as a redirect to
-a page to log in. It may be a coroutine function; others run in a thread.
-"""
+"""Returns the operator of a request, `None`, or a response such as a redirect to a login page."""
 
 
 class LocalAccess:

@@ -20,12 +20,12 @@ A call takes these steps:
 1. `Snapshot.read` reads the lists of one row, and locks its rows if they are to be edited. The
    snapshot has a token: a digest of the list's name, of its values, and of the refs of its rows.
    With `expect`, `apply` raises `DriftError` if the token differs.
-2. `edits.execute` changes the order of the snapshot's items and returns the other changes. 3.
-`plan_of` compares the items with the snapshot and returns the rows to delete, update or insert. 4.
-`write` sets them on the mapped instances and flushes. Rows that stay keep their keys, and rows
-whose position does not change are not written. If a unique constraint on positions is not
-deferred, moved rows are first written with positions behind the end: two UPDATEs per row, but no
-violation in between.
+2. `edits.execute` changes the order of the snapshot's items and returns the other changes.
+3. `plan_of` compares the items with the snapshot and returns the rows to delete, update or insert.
+4. `write` sets them on the mapped instances and flushes. Rows that stay keep their keys, and rows
+   whose position does not change are not written. If a unique constraint on positions is not
+   deferred, moved rows are first written with positions behind the end: two UPDATEs per row, but
+   no violation in between.
 
 A batch is applied as a whole or not at all. Nothing is committed here. Rows that the relationship
 does not load, because its `primaryjoin` excludes them, are not renumbered.

@@ -19,8 +19,8 @@ are loaded than may be shown. `Rendering` makes one JSON object of each instance
 Labels are read through the session, one query for each table: a row that the owner cannot see has
 no label, nor has a row of a table that the model may not use.
 
-Limits: related rows are never assigned to the instances, because the unit of work would take a
-partly loaded collection for the whole. Keys inside texts are still there; `serialization` replaces
+Limits: related rows are never assigned to the instances, because the unit of work would treat a
+partly loaded collection as complete. Keys inside texts are still there; `serialization` replaces
 them in the complete answer.
 """
 
@@ -751,7 +751,7 @@ def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode)
     The conversation keeps them: replies and errors use them as names of the rows.
 
     Returns:
-        the legend: labels by ref; empty in other modes.
+        labels by ref in mode `"legend"`; empty in other modes.
     """
     if mode == "none":
         return {}

@@ -1,9 +1,8 @@
 """One call of a tool: transaction, session, resolved refs, activity.
 
 `transaction` makes a call atomic. If the session is in a transaction, the call is a savepoint of
-it; otherwise it is a transaction of its own, and committed. `statement_timeout` is set for as long
-as the call runs. `preserve_transaction` restores the transaction state of the session, even after
-an error.
+it; otherwise it is a separate transaction that is committed. `statement_timeout` is set during the
+call. `preserve_transaction` restores the transaction state of the session, even after an error.
 
 >>> with preserve_transaction(session), transaction(session, seconds=10):
 ...     session.scalar(select(Recipe.name).where(Recipe.id == "recipe_1"))
@@ -20,7 +19,7 @@ conversation, and the functions that every verb needs: keys of refs (`resolve`),
 relationships shown, for the registry's activity: later prompts read these again.
 
 Limits: hooks must not commit or roll back; that ends the call's transaction and raises
-`SetupError`. Other databases than PostgreSQL have no time limit.
+`SetupError`. The time limit only works on PostgreSQL.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Other rows that a delete or an update changes.
 
-A foreign key with ON DELETE CASCADE deletes referring rows, any other one blocks the delete, and
-relationship cascades of the ORM may do either first. `edges_to` and `edges_by_update` read these
-rules from the mapping and the schema. `CascadeSearch` follows them from the rows of a call, to any
-depth, before the write: one statement for each foreign key or relationship to a class.
-`CascadeReport` refuses the call if it would change a row that the model may not change, calls the
-hooks of the other rows, and returns their refs:
+A foreign key with ON DELETE CASCADE deletes referring rows, any other foreign key blocks the
+delete, and relationship cascades of the ORM may do either before. `edges_to` and `edges_by_update`
+read these rules from the mapping and the schema. `CascadeSearch` follows them from the rows of a
+call, to any depth, before the write: one statement for each foreign key or relationship to a
+class. `CascadeReport` refuses the call if it would change a row that the model may not change,
+calls the hooks of the other rows, and returns their refs:
 
 >>> [(edge.table.name, edge.effect) for edge in edges_to(inspect(Recipe), Recipe.__table__)]
 [('lines', 'delete')]
@@ -18,9 +18,8 @@ hooks of the other rows, and returns their refs:
 `Changes` collects the writes of one call, so that hooks see every row that a call changes: rows of
 a subclass that filters match, rows that a draft moves, rows that are deleted or unlinked.
 
-The order of precedence is that of SQLAlchemy: what the unit of work does comes before the rules of
-the database. Where the database deletes a row, only its own rules apply to the rows that refer to
-that one.
+As in SQLAlchemy, the unit of work acts before the rules of the database. If the database deletes a
+row, only its own rules apply to the rows that refer to it.
 
 Limits: changes that the application's hooks, events and triggers make are not searched. Rows of
 tables that the model may not use follow the mapping and the schema, and are not named in answers;

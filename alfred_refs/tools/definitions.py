@@ -21,7 +21,7 @@ definitions in each turn. They are text and not one schema for each table: clien
 `oneOf` by table, and it takes three times the tokens (`benchmarks.json_size`). A tool's
 description is short, because OpenAI allows 1,024 characters there; a parameter's may be longer.
 OpenAI's strict mode is off: it supports neither data whose fields depend on a table nor optional
-fields. No definition has `$defs`: references are not followed by all clients.
+fields. No definition has `$defs`, because not all clients follow references.
 
 `function_tool` makes a tool of an application's function, as the decorator `Toolset.tool` does.
 Pydantic validates the model's arguments by the types of the parameters. A `Ref[Order]` must be the

@@ -247,7 +247,7 @@ class DraftRecord:
         ]
 
     def _has_reference(self, name: str) -> bool:
-        """Return whether a relationship to one row is set, by its foreign key or by itself.
+        """Return whether a many-to-one relationship is set, by its foreign key or directly.
 
         A nested row counts as referring to its outer row, although its content does not contain
         it.

@@ -12,10 +12,12 @@
 1. The refs in the filters are resolved: at most one round trip for rows that this process has not
    cached, one for drafts.
 2. Hooks (`before_read`) may change the arguments, which are validated again if they are replaced.
-3. `query.TotalsReader` reads totals; the following steps read rows. 4. Drafts that the filters
-name come first, in the order of their numbers. 5. One statement, with keys in place of refs, reads
-the rows, and one row more than is shown, to know whether more exist. 6. Related rows are loaded,
-rows become JSON (`answers`), hooks see them (`after_read`), and labels are read.
+3. `query.TotalsReader` reads totals; the following steps read rows.
+4. Drafts that the filters name come first, in the order of their numbers.
+5. One statement, with keys in place of refs, reads the rows, and one row more than is shown, to
+   know whether more exist.
+6. Related rows are loaded, rows become JSON (`answers`), hooks see them (`after_read`), and labels
+   are read.
 
 If a named row is not found, `faults.check_existence` finds out whether it was deleted or is not
 visible to the session.

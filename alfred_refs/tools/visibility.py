@@ -4,9 +4,9 @@ A read of a table calls the table's hooks (`reading`). The same rows also appear
 as items of a list, in answers of writes, as labels of refs, and through a base class or a
 subclass; and a filter by a path tests them. `Visibility` calls their hooks there:
 
-- `before_read` is called once a call and table, with a `Reading` whose `nested` is true and whose
-  arguments name only the table. Its conditions are added to every statement that reaches such rows
-  (`conditions`), including writes: a model can only write rows that it could read.
+- `before_read` is called once per call and table, with a `Reading` whose `nested` is true and
+  whose arguments name only the table. Its conditions are added to every statement that reaches
+  such rows (`conditions`), including writes: a model can only write rows that it could read.
 - `after_read` is called with the rows that an answer shows (`mask`). A row that it removes is
   removed from its outer row; a row that is not nested keeps its ref.
 - Labels of hidden rows are not shown. If a table has an `after_read`, which may hide values, the

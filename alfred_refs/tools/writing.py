@@ -13,7 +13,7 @@
 - `Writer` updates and deletes. The rows are selected by the filters of a read and locked (FOR
   UPDATE); then they are changed one by one through the unit of work, so that cascades, version
   counters and ORM events apply.
-- `Deleter` finds what the mapping and the schema delete or unlink together with the rows
+- `Deleter` finds the rows that the mapping and the schema delete or unlink with the others
   (`cascades`), before the delete. The call is refused, with refs, if a row blocks the delete or
   the model may not change a row.
 - `Creator` creates rows of one table or of several, and saves drafts as rows: all of a call or
