@@ -89,7 +89,10 @@ class Operator:
 _Found = Operator | Response | None
 
 Authenticate = Callable[[Request], _Found] | Callable[[Request], Awaitable[_Found]]
-"""Returns the operator of a request, `None`, or a response such as a redirect to a login page."""
+"""Returns the operator of a request, `None`, or a response such as a redirect to a login page.
+
+It may be a coroutine function; others run in a thread.
+"""
 
 
 class LocalAccess:

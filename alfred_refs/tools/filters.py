@@ -240,7 +240,7 @@ def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = 
             and field are unknown.
 
     Raises:
-        ToolError: one cannot be evaluated.
+        ToolError: a condition cannot be evaluated.
     """
     if isinstance(arguments, DbCreate | DbEditList):
         return
@@ -514,7 +514,7 @@ def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> N
     """Check that a call stays within its budgets.
 
     Raises:
-        ToolError: it does.
+        ToolError: the call exceeds one.
     """
     if isinstance(arguments, DbCreate):
         rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]
@@ -853,7 +853,7 @@ def _json_condition(op: str, attribute: Any, operand: Any, *, negated: bool) -> 
 
 
 def operand(attribute: Any, value: Any) -> Any:
-    """Return a value as it is compared with an attribute.
+    """Return a value for a comparison with an attribute.
 
     A float is cast to the column's type, because a single-precision column would not equal a
     double. A decimal is bound as NUMERIC without a scale, because casts of some drivers would

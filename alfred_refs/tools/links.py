@@ -53,7 +53,7 @@ class LinkWriter:
             new: the rows that the call has created; their hooks were called already.
 
         Raises:
-            ToolError: it may not.
+            ToolError: the model may not create them.
         """
         model = self._table.model
         keys = [inspect(model).mapper.primary_key_from_instance(link) for link in links]

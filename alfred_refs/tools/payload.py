@@ -93,7 +93,8 @@ def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTabl
     """Return notes on NUL characters that were removed from data.
 
     Raises:
-        ToolError: one was in a value that is not text, or the table or column does not exist.
+        ToolError: a NUL character was in a value that is not text, or the table or column does not
+            exist.
     """
     counts = Counter[str]()
     for path, count in removed.items():
@@ -171,7 +172,7 @@ def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
     """Check that new rows have their required values, after hooks.
 
     Raises:
-        ToolError: one lacks a value.
+        ToolError: a new row lacks a value.
     """
     required = [column for column in table.columns.values() if column.required]
 
@@ -798,7 +799,7 @@ class Batch:
         return list(dict.fromkeys(path for row in rows for path in _paths(row, self.table)))
 
     def apply_records(self) -> None:
-        """Copy the records, as hooks left them, into the rows.
+        """Copy the records into the rows, after hooks.
 
         Raises:
             SetupError: a hook has added or removed records.

@@ -433,7 +433,7 @@ def check_expectations(call: Call, arguments: Arguments) -> Arguments:
 
     Raises:
         BadRefError: a ref does not name a row.
-        ToolError: a row is not what the model expects, or an expectation is missing.
+        ToolError: a row differs from its expectation, or an expectation is missing.
     """
     expectations: list[Expectation] = []
     checked = _ExpectationReader(call.setting.tables, expectations).without_labels(arguments)
@@ -446,7 +446,7 @@ def verify_expectations(call: Call, expectations: Sequence[Expectation]) -> None
 
     Raises:
         BadRefError: a ref does not name a row.
-        ToolError: a row is not what the model expects, or an expectation is missing.
+        ToolError: a row differs from its expectation, or an expectation is missing.
     """
     is_required = call.setting.expect == "required"
     if not is_required:
@@ -589,7 +589,7 @@ def _check_names(table: ToolTable, update: DbUpdate) -> None:
     """Check that data of rows contains no relationships, which only drafts may have.
 
     Raises:
-        ToolError: it has one.
+        ToolError: the data contains a relationship.
     """
     if not any(map(parse_draft_ref, row_refs(update.filters, table))):
         for name in update.data.keys() & table.targets.keys() - table.columns.keys():

@@ -474,7 +474,7 @@ class Reader:
         return DraftRecords(remaining, drafts.labels)
 
     def _instances(self, reading: Reading, page: _Page) -> tuple[list[Any], bool]:
-        """Return the rows to show, and whether there are more."""
+        """Return the rows to show, and whether more rows exist."""
         if reading.empty or reading.arguments.drafts:
             return [], False
         table, cursor, drafts = page.shape.table, page.cursor, page.refs.drafts
@@ -498,7 +498,7 @@ class Reader:
         return selected.order_by(*order.by()).limit(page.limit + 1)
 
     def _check_missing(self, reading: Reading, page: _Page, instances: Sequence[Any]) -> None:
-        """Check that named rows that were not found exist."""
+        """Raise an error if named rows were not found because they do not exist."""
         asked, table, keys = reading.arguments, page.shape.table, page.refs.keys
         if instances:
             if page.cursor is not None or reading.keys is not None:

@@ -571,7 +571,7 @@ def _column_rule(condition: Condition, column: ToolColumn) -> Rule:
 
 
 def _is_plain(column: ToolColumn, table: ToolTable) -> bool:
-    """Return whether a model gives a column's values as the database stores them."""
+    """Return whether a column has the same values in JSON and in the database."""
     held: Any = inspect(table.model).mapper.column_attrs[column.name].columns[0]
     is_compared = column.values.family in ("text", "number", "time", "choice")
     return is_compared and not isinstance(held.type, TypeDecorator)

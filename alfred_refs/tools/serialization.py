@@ -75,7 +75,7 @@ Places = Mapping[str | None, str]
 
 
 def places_in(column: Any, entities: Entities) -> Places:
-    """Return which integers in the documents of a column are keys.
+    """Return the places of integer keys in the documents of a column.
 
     Raises:
         KeyColumnError: the declared target is not a class or a single-column primary key.
@@ -276,7 +276,7 @@ def _shown_leaf(value: Any) -> Any:
 
 
 def text_as_integers(value: Any) -> Any:
-    """Return a document with integers in place of such texts."""
+    """Return a document with large integers in place of their texts."""
 
     def leaf(each: Any, _: str | None) -> Any:
         return int(each) if is_integer_text(each) and len(each) <= MAX_DIGITS else each
@@ -285,7 +285,7 @@ def text_as_integers(value: Any) -> Any:
 
 
 def has_integer_text(value: Any) -> bool:
-    """Return whether a document contains such a text."""
+    """Return whether a document contains the text of a large integer."""
     return _any_text(value, is_integer_text)
 
 

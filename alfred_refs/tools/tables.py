@@ -91,7 +91,7 @@ def permissions_of(
 
     Args:
         models: the classes that it may use.
-        read_only: classes that it may only read, and attributes that are shown and not written.
+        read_only: classes and attributes that it may only read.
         verbs: the verbs by class.
 
     Returns:
@@ -127,7 +127,7 @@ def permissions_of(
 
 
 def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
-    """Return the mapper that has an attribute, and the attribute's name.
+    """Return the mapper of an attribute, and the attribute's name.
 
     Args:
         attribute: a mapped attribute.
