@@ -11,8 +11,8 @@ A plan is made from the recorded effects (`effects`) of a call that is executed 
 Delete 1 recipe. With it: 2 lines deleted.
 - recipe "Soup" (recipe_1)
 With it:
-- line (line_1): deleted
-- line (line_2): deleted
+- line (line_1): deleted: recipe_id: "Soup" (recipe_1); position: 1; text: 4 tomatoes
+- line (line_2): deleted: recipe_id: "Soup" (recipe_1); position: 2; text: 1 onion
 
 Its `token` is a digest of the effect: two plans have the same token if they change the same rows
 in the same way. Values that differ in each execution are left out: keys of new rows, computed
@@ -111,7 +111,7 @@ class PlannedRow(BaseModel):
     @property
     def line(self) -> str:
         """The change in one line."""
-        is_known = self.action == "deleted" and (self.ref or self.label) is not None
+        is_known = self.action == "deleted" and self.label is not None
         shown = {} if is_known else self.fields
         said = [f"{name}: {_field(value, self.action)}" for name, value in shown.items()]
         said += [f"{_count(self.hidden, 'field')} not shown"] if self.hidden else []

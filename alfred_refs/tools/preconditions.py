@@ -663,7 +663,8 @@ class _ExpectationReader:
 
     def _edit_list(self, table: ToolTable, arguments: DbEditList) -> DbEditList:
         # a token belongs to the list of one row, so it identifies the row
-        if arguments.edits and not arguments.preview and arguments.token is None:
+        is_needed = arguments.edits and not arguments.preview and arguments.token is None
+        if is_needed or arguments.expect is not None:
             self._add(table, [arguments.row], arguments.expect)
         listed, edits = list_by_name(table, arguments.name), []
         for edit in arguments.edits:

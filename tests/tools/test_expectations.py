@@ -516,3 +516,22 @@ def test_no_label_is_asked_for_of_a_draft_that_cannot_be_named(
     assert together["error"]["labels"] == {"gen_dish_1": "Dal"}
     draft = call("db_create", table="dishes", data=data, draft=True)
     assert draft["error"]["labels"] == {"gen_dish_1": "Dal"}
+
+
+@pytest.mark.parametrize("how", ["read", "preview", "token", "edit"])
+def test_a_wrong_label_of_a_list_s_row_is_refused_however_it_is_edited(
+    call: Call, how: str
+) -> None:
+    """A token makes the label unnecessary; a wrong one tells that the model means another row."""
+    asked = {"table": "dishes", "row": "dish_1", "list": "tags"}
+    before = call("db_edit_list", **asked)
+    more: dict[str, Any] = {
+        "read": {},
+        "preview": {"edits": [{"action": "remove", "path": [1]}], "preview": True},
+        "token": {"edits": [{"action": "remove", "path": [1]}], "token": before["token"]},
+        "edit": {"edits": [{"action": "remove", "path": [1]}]},
+    }[how]
+    error = call("db_edit_list", **asked, **more, expect="Soup")["error"]
+    assert (error["code"], error["ref"], error["actual"]) == ("unexpected_row", "dish_1", "Curry")
+    assert call("db_edit_list", **asked)["items"] == before["items"]
+    assert "error" not in call("db_edit_list", **asked, **more, expect="Curry")
