@@ -133,9 +133,9 @@ Exit codes:
 def alfred_refs() -> None:
     """Manage the registry of alfred_refs: its tables, and the conversations in them.
 
-    Pass the database by --url, such as postgresql://user:password@host/database, or by
-    ALFRED_REFS_DATABASE_URL, which other users of the machine cannot read. With --json, standard
-    output is one JSON document, and errors are JSON documents on standard error.
+    Pass the database by --url after the command, such as postgresql://user:password@host/database,
+    or by ALFRED_REFS_DATABASE_URL, which other users of the machine cannot read. With --json,
+    standard output is one JSON document, and errors are JSON documents on standard error.
     """
 
 

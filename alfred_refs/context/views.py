@@ -233,6 +233,7 @@ class CallView(_ViewModel):
         would: the summary of its plan.
         state: `waiting`, `done`, `rejected`, `expired`, or `doing` if the result is unknown.
         reason: the reason for a rejection, as text of the person; `None` without a reason.
+        undone: whether a person has undone it since.
 
     Example:
         >>> from alfred_refs.tools import Toolset
@@ -253,6 +254,7 @@ class CallView(_ViewModel):
     would: str
     state: CallState
     reason: str | None = None
+    undone: bool = False
 
 
 class ContextView(_ViewModel):
@@ -303,6 +305,8 @@ class ContextView(_ViewModel):
 
 def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
     """Return the calls that need a person: waiting calls, and calls decided after a turn."""
+    entries = [*entries]
+    undone = _undone(entries)
     return [
         CallView(
             call=entry.number,
@@ -310,11 +314,25 @@ def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
             would=Plan.model_validate(entry.plan).asked,
             state=entry.state,
             reason=entry.reason,
+            undone=entry.number in undone,
         )
         for entry in entries
         if entry.token is not None and entry.plan is not None  # needed a person
         if entry.state == "waiting" or entry.turn > since
     ]
+
+
+def _undone(entries: Sequence[CallEntry]) -> set[int]:
+    """Return the numbers of calls that a person has undone; an undone undo does not count."""
+    undone: set[int] = set()
+    for undo in reversed(entries):
+        if undo.undoes is None or undo.state != "done" or undo.number in undone:
+            continue
+        turn = undo.arguments.get("turn") if isinstance(undo.arguments, dict) else None
+        undone |= {undo.undoes} | {
+            each.number for each in entries if each.turn == turn and each.number < undo.number
+        }
+    return undone
 
 
 def view_of(
@@ -642,6 +660,7 @@ def _decisions(view: ContextView) -> str:
     """Return one line for each call that a person decides."""
     lines = [
         f"- call {each.call}, {each.tool}: {quote_json(each.would)}: {_STATES[each.state]}"
+        + (", and undone since" if each.undone else "")
         + ("" if each.reason is None else f": {quote_json(each.reason)}")
         for each in view.calls
     ]

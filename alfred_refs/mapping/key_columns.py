@@ -51,6 +51,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
+from importlib import import_module
 from typing import Any, TypeGuard, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
@@ -537,13 +539,29 @@ def singular(name: str) -> str:
         EntityNameError: the library is not installed.
     """
     try:
-        import inflect  # noqa: PLC0415  # of an extra, and slow to import
+        engine = _inflect_engine()
     except ImportError:
         raise EntityNameError(
             f"table {name!r} has no mapped class to be named by",
             "install alfred-refs[tables], or name it by RefPolicy(names={...})",
         ) from None
-    return inflect.engine().singular_noun(name) or name
+    return str(engine.singular_noun(name) or name)
+
+
+@cache
+def _inflect_engine() -> Any:
+    """Return the engine of `inflect`, which is in an extra.
+
+    Its functions check their arguments by typeguard, which rewrites their source at each import:
+    three seconds of an MCP server's start. So they are imported without.
+    """
+    typeguard: Any = import_module("typeguard")
+    typechecked = typeguard.typechecked
+    typeguard.typechecked = lambda function: function
+    try:
+        return import_module("inflect").engine()
+    finally:
+        typeguard.typechecked = typechecked
 
 
 # Primary and foreign keys

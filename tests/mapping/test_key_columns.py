@@ -211,3 +211,18 @@ def test_members_of_an_enumeration_are_data() -> None:
 
     assert key_type_of(Enum(kind)) is None
     assert key_type_of(Enum("red", "blue")) == "string"
+
+
+def test_the_library_is_imported_without_checks_of_its_own() -> None:
+    """To instrument them takes seconds at each start; those of other libraries stay."""
+    program = (
+        "import typeguard; before = typeguard.typechecked\n"
+        "from alfred_refs.mapping import singular\n"
+        "print(singular('companies'), singular('status'), typeguard.typechecked is before)\n"
+        "import inflect\n"
+        "print([n for n in inflect.engine.plural.__code__.co_names if 'check_' in n])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n") == ["company status True", "[]", ""]

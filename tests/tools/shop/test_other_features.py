@@ -206,6 +206,27 @@ def test_prompts_say_what_became_of_calls(desk_of: Desks) -> None:
     assert calls() == [waits]
 
 
+def test_prompts_say_what_was_undone(desk_of: Desks) -> None:
+    """A model does not report as done what a person has taken back; an undone undo is nothing."""
+    desk = desk_of(consent={Route: "all"})
+    desk.call(*CALL, "db_update", CHANGE)
+    desk.approve(*CALL, 1, by="ann")
+
+    def told() -> str:
+        lines = desk.context("chat-8").render().splitlines()
+        [line] = [line for line in lines if line.startswith("- call 1")]
+        return line
+
+    assert told().endswith("approved and done")
+    assert desk.undo(*CALL, call=1, by="ann").refusal is None
+    assert told().endswith("approved and done, and undone since")
+    assert desk.undo(*CALL, call=2, by="ann").refusal is None
+    assert told().endswith("approved and done")
+    turn = desk.history("chat-8", call=1)[0].turn
+    assert desk.undo(*CALL, turn=turn, by="ann").refusal is None
+    assert told().endswith("undone since")
+
+
 def test_prompts_say_what_waits_after_many_calls(desk_of: Desks) -> None:
     """A call waits until a person decides, whatever was done since."""
     desk = desk_of(consent={Route: ["delete"]})
