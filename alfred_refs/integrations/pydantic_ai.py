@@ -126,11 +126,17 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         """Return a copy for one run, with the rows of its instructions if there is a window."""
         if self._window is None:
             return self
+        of_run = copy(self)
+        of_run.rows = await self._read_rows(ctx)
+        return of_run
+
+    async def _read_rows(self, ctx: RunContext[AgentDepsT]) -> InstructionPart | None:
+        """Return the rows of the conversation as they are now, or None without a window."""
+        if self._window is None:
+            return None
         chat = self._desk.conversation(*caller_of(self._whose, ctx)[:2])
         text = await Context(chat, self._window).aio.render()
-        of_run = copy(self)
-        of_run.rows = InstructionPart(text, name="rows", dynamic=True, on_change="append")
-        return of_run
+        return InstructionPart(text, name="rows", dynamic=True, on_change="append")
 
     async def get_instructions(
         self,
@@ -192,6 +198,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         if answer.pending is not None and self._approved_by is not None:
             decide = self._approve_or_ask
             answer = await self._desk.aio.run(decide, caller, answer, ctx, self._approved_by)
+            self.rows = await self._read_rows(ctx)  # the run began before the decision
         if answer.failed:
             # the message contains everything a model needs; JSON would be quoted twice
             raise ToolFailed(answer.value["error"]["message"])
@@ -238,6 +245,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
                 )
                 reason = part.model_response_str()
                 await self._desk.aio.run(reject, self._desk, caller, denied, by, reason)
+                self.rows = await self._read_rows(ctx)
 
 
 class _InvalidArguments(dict[str, Any]):

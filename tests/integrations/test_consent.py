@@ -43,6 +43,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import AsyncRefSession, RefRegistry, RefSession, SetupError
+from alfred_refs.context import Window
 from alfred_refs.integrations import langchain, openai_agents
 from alfred_refs.integrations.pydantic_ai import RefToolset
 from alfred_refs.tools import BoundToolset, Toolset
@@ -311,6 +312,39 @@ class TestPydanticAI(ConsentContract):
             deps=VISIT,
         )
         return self.stopped(await run)
+
+    @pytest.mark.parametrize("decision", [True, ToolDenied("we keep it")])
+    async def test_rows_are_read_again_after_a_decision(
+        self, desk_of: Desks, decision: Any
+    ) -> None:
+        """A resumed run shows what the person decided, and the rows after it."""
+        seen: list[str] = []
+        calls = iter([[ToolCallPart(*DELETE, tool_call_id="call_0")], [TextPart("done")]])
+
+        def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            last = messages[-1]
+            parts = last.parts if isinstance(last, ModelRequest) else ()
+            texts = [str(getattr(part, "content", "")) for part in parts]
+            seen.append("\n".join([info.instructions or "", *texts]))
+            return ModelResponse(parts=next(calls))
+
+        refs = RefToolset[Visit](
+            desk_of(),
+            lambda ctx: (ctx.deps.chat_id, ctx.deps.user_id, "bob"),
+            window=Window(),
+            approved_by=lambda _: "ann",
+        )
+        output: Any = [str, DeferredToolRequests]
+        agent = Agent(FunctionModel(answer), deps_type=Visit, toolsets=[refs], output_type=output)
+        desk_of().call(*CHAT, *READ_ORDERS)
+        first = await agent.run("Hi", deps=VISIT)
+        asked = first.output.metadata
+        results = DeferredToolResults(approvals=dict.fromkeys(asked, decision), metadata=asked)
+        history = first.all_messages()
+        await agent.run(message_history=history, deferred_tool_results=results, deps=VISIT)
+        [line] = [each for each in seen[-1].splitlines() if "- call 1," in each]
+        assert line.endswith("approved and done" if decision is True else '"we keep it"')
+        assert ("(deleted in turn" in seen[-1]) is (decision is True)
 
     async def test_edited_arguments_are_planned_anew(
         self, desk_of: Desks, notes: Callable[[], list[str]]
