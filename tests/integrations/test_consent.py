@@ -319,7 +319,9 @@ class TestPydanticAI(ConsentContract):
     ) -> None:
         """A resumed run shows what the person decided, and the rows after it."""
         seen: list[str] = []
-        calls = iter([[ToolCallPart(*DELETE, tool_call_id="call_0")], [TextPart("done")]])
+        calls: Iterator[Any] = iter(
+            [[ToolCallPart(*DELETE, tool_call_id="call_0")], [TextPart("done")]]
+        )
 
         def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             last = messages[-1]
