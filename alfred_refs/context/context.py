@@ -606,6 +606,8 @@ class Context:
 
         Raises:
             ContextError: the decision belongs to another type of step.
+            DraftContentError, BadRefError: the content cannot be a draft; the text is for the
+                model.
         """
         made = decision.root
         if step.type != decision.step:
