@@ -23,6 +23,7 @@ values of rows that the model cannot see.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -116,8 +117,10 @@ def unknown_column(
     fact = f"table {table!r} has no column {column!r} to use here"
     if is_read:
         fact = f"{column!r} of table {table!r} can be read, and is not written here"
-    message = f"{fact}; use one of {_quote_names(columns)}"
-    return ToolError("unknown_column", message, table=table, column=column, columns=[*columns])
+    remedy = f"use one of {_quote_names(columns)}" if columns else "leave it out: it has none"
+    return ToolError(
+        "unknown_column", f"{fact}; {remedy}", table=table, column=column, columns=[*columns]
+    )
 
 
 def linked_elsewhere(table: str, name: str, links: str) -> ToolError:
@@ -342,11 +345,15 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
     """
     labels_shown = ", ".join(f"{ref!r} is {label!r}" for ref, (label, _) in rows.items())
     fields = dict.fromkeys(field for _, field in rows.values())
+    by_ref = {ref: label for ref, (label, field) in rows.items() if field == f"expect.{ref}"}
+    others = dict.fromkeys(field for ref, (_, field) in rows.items() if ref not in by_ref)
+    needed = [f"{json.dumps(by_ref, ensure_ascii=False)} in 'expect'"] if by_ref else []
+    needed += [f"the label in {_quote_names(others)}"] if others else []
     return ToolError(
         "unconfirmed_ref",
         f"{labels_shown}; nothing was changed; if you mean "
-        f"{'that row' if len(rows) == 1 else 'these rows'}, say so: call again with the label in "
-        f"{_quote_names(fields)}",
+        f"{'that row' if len(rows) == 1 else 'these rows'}, say so: call again with "
+        f"{' and '.join(needed)}",
         labels={ref: label for ref, (label, _) in rows.items()},
         fields=[*fields],
     )

@@ -535,3 +535,13 @@ def test_a_wrong_label_of_a_list_s_row_is_refused_however_it_is_edited(
     assert (error["code"], error["ref"], error["actual"]) == ("unexpected_row", "dish_1", "Curry")
     assert call("db_edit_list", **asked)["items"] == before["items"]
     assert "error" not in call("db_edit_list", **asked, **more, expect="Curry")
+
+
+def test_the_message_shows_how_to_confirm_rows_of_other_tables(call: Call) -> None:
+    """The labels by ref are written as `expect` takes them, and that call is done."""
+    by_cuisine = [{"field": "cuisine_id", "op": "=", "value": "cuisine_1"}]
+    asked = {"table": "dishes", "filters": by_cuisine, "data": {"price": "1.00"}}
+    error = call("db_update", **asked)["error"]
+    assert error["message"].endswith("""call again with {"cuisine_1": "Indian"} in 'expect'""")
+    assert error["fields"] == ["expect.cuisine_1"]
+    assert call("db_update", **asked, expect={"cuisine_1": "Indian"})["count"] > 0
