@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
-from alfred_refs.owners import Owner
+from alfred_refs.owners import Owner, Ownership
 from alfred_refs.session.session import RefSession
 from alfred_refs.store import Actor
 
@@ -42,6 +42,7 @@ class AsyncRefSession(AsyncSession):
         conversation: as for `RefSession`.
         registry: as for `RefSession`.
         owner: as for `RefSession`.
+        ownership: as for `RefSession`.
         by: as for `RefSession`.
         session_arguments: as for `AsyncSession`.
 
@@ -67,12 +68,20 @@ class AsyncRefSession(AsyncSession):
         *,
         conversation: Conversation | str | None = None,
         registry: RefRegistry | None = None,
-        owner: Owner | None = None,
+        owner: Owner | Any = None,
+        ownership: Ownership | None = None,
         by: Actor | None = None,
         **session_arguments: Any,
     ) -> None:
-        for_sync = {"conversation": conversation, "registry": registry, "owner": owner, "by": by}
-        super().__init__(bind, **{**session_arguments, **for_sync})
+        super().__init__(
+            bind,
+            conversation=conversation,
+            registry=registry,
+            owner=owner,
+            ownership=ownership,
+            by=by,
+            **session_arguments,
+        )
         self.sync_session.mint_when_fetched = True
 
     @property

@@ -70,6 +70,7 @@ from alfred_refs.errors import OwnershipError, SetupError, UnconfinedError
 from alfred_refs.owners import (
     Confinement,
     Owner,
+    Ownership,
     WriteGuard,
     check_sent,
 )
@@ -98,16 +99,19 @@ class RefSession(sqla.HookedSession):
         conversation: the conversation in which refs are valid; its id suffices with a `registry`.
             Without one this is a plain `Session`.
         registry: opens a conversation passed by its id; usually an argument of `sessionmaker`.
-        owner: the tenant or user whose rows the session is restricted to; without one there is no
-            restriction. A conversation passed by its id is opened for this owner.
+        owner: the tenant or user whose rows the session is restricted to, from `Ownership.of`;
+            without one there is no restriction. A conversation passed by its id is opened for this
+            owner.
+        ownership: makes `owner` required, and lets it be the owner's key; usually an argument of
+            `sessionmaker`.
         by: `"model"` or `"user"`: the session works on their behalf, and what it does with rows is
             kept in the conversation for prompts.
         session_arguments: as for `Session`.
 
     Raises:
         SetupError: a conversation is passed by its id, without a registry.
-        OwnershipError: `owner` is not an `Owner`, or the conversation belongs to another owner or
-            to none.
+        OwnershipError: `owner` is not an `Owner`, or is missing where it is required; or the
+            conversation belongs to another owner or to none.
 
     Example:
         >>> with sessions(conversation=registry.conversation("chat-7")) as session:
@@ -127,12 +131,20 @@ class RefSession(sqla.HookedSession):
         *,
         conversation: Conversation | str | None = None,
         registry: RefRegistry | None = None,
-        owner: Owner | None = None,
+        owner: Owner | Any = None,
+        ownership: Ownership | None = None,
         by: Actor | None = None,
         **session_arguments: Any,
     ) -> None:
         # by keyword: another base class in the MRO may have other positional arguments
         super().__init__(bind=bind, **session_arguments)
+        if ownership is not None and owner is None:
+            raise OwnershipError(
+                "a session was opened without owner=, which ownership= requires",
+                "pass the owner's key; trusted code uses sessions without ownership=",
+            )
+        if ownership is not None and not isinstance(owner, Owner):
+            owner = ownership.of(owner)
         if not isinstance(owner, Owner | None):
             raise OwnershipError(
                 f"the owner of a session is a {type(owner).__name__}",

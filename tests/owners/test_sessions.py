@@ -495,3 +495,47 @@ def test_a_closed_session_may_be_used_again(ann: RefSession, world: World) -> No
     with pytest.raises(InvalidRequestError):
         ann.refresh(Recipe())
     assert owned.ownership().setting is None
+
+
+def test_an_owner_may_be_required(
+    owned_engine: Engine, world: World, ownership: Ownership, registry: RefRegistry
+) -> None:
+    """A sessionmaker with an ownership opens no session without an owner, and takes keys."""
+    sessions = sessionmaker(
+        owned_engine, class_=RefSession, registry=registry, ownership=ownership
+    )
+    for given in ({}, {"conversation": "chat-7"}, {"owner": None}):
+        with pytest.raises(OwnershipError, match="without owner="):
+            sessions(**given)
+    ann = world.users["ann"]
+    for owner in (ann, str(ann), ownership.of(ann)):
+        with sessions(conversation=f"chat of {owner!r}", owner=owner) as session:
+            assert sorted(session.scalars(select(Recipe.name))) == ["all", "ann"]
+
+
+def test_tools_and_prompts_use_sessions_that_require_an_owner(
+    owned_engine: Engine, world: World, ownership: Ownership, registry: RefRegistry
+) -> None:
+    """They pass the owner of the call; without an `Ownership` of their own they are refused."""
+    sessions = sessionmaker(owned_engine, class_=RefSession, ownership=ownership)
+    models = [Recipe, Line]
+    desk = Toolset(models, owner=ownership).bind(sessions, registry=registry)
+    answer = desk.call("chat-7", world.users["ann"], "db_read", {"table": "recipes"})
+    assert answer.value["count"] == 2
+    assert "ann" in desk.context("chat-7", world.users["ann"]).render()
+    with pytest.raises(OwnershipError, match="without owner="):
+        Toolset(models).bind(sessions, registry=registry).call(
+            "c", None, "db_read", {"table": "recipes"}
+        )
+
+
+async def test_an_owner_may_be_required_of_asynchronous_sessions(
+    owned_engine: Engine, world: World, ownership: Ownership
+) -> None:
+    """As of others."""
+    engine = create_async_engine(owned_engine.url)
+    with pytest.raises(OwnershipError, match="without owner="):
+        AsyncRefSession(engine, ownership=ownership)
+    async with AsyncRefSession(engine, ownership=ownership, owner=world.users["bob"]) as session:
+        assert sorted(await session.scalars(select(Recipe.name))) == ["all", "bob"]
+    await engine.dispose()
