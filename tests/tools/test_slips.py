@@ -132,7 +132,7 @@ def test_what_is_put_together_wrongly_is_refused_at_once(tables: Engine) -> None
     owners: list[Callable[[], object]] = [
         lambda: Ownership({}, shared=[Dish]),
         lambda: Ownership({Dish: "parent"}, open=[Dish]),
-        lambda: RefSession(tables, owner=uuid.uuid4()),  # type: ignore[arg-type]
+        lambda: RefSession(tables, owner=uuid.uuid4()),
     ]
     for wrong_owner in owners:
         with pytest.raises(OwnershipError):
