@@ -85,7 +85,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "a listener that adds criteria",
-        "session.get(Box, ref), or a statement that names rows by ref and finds none",
+        "session.get(Box, ref), or a statement that names rows by their own refs and finds none",
         "sends one more query, and raises GoneRefError if the row does not exist",
         "a deleted row is distinguished from a row that the criteria hide",
         {"sent": ([], [(_THERE, [], {}, {})])},
