@@ -270,8 +270,8 @@ class Ownership:
             class whose row decides.
         shared: owned classes whose rows without an owner may be read by all, and written by
             nobody. The same applies to rows that belong to such rows.
-        open: classes without owners, which are not confined, and association tables. The rows of
-            an association table are those that link readable rows.
+        open: classes without owners, which are not confined, and association tables, of which
+            the owner reads the links between readable rows.
         setting: the PostgreSQL parameter in which row-level security finds the owner; it is set
             for each transaction.
 
@@ -325,7 +325,7 @@ class Ownership:
 
     @cached_property
     def open_tables(self) -> frozenset[Table]:
-        """The tables that are not confined."""
+        """The tables without owners; of these, only association tables are confined."""
         return frozenset(
             table
             for each in self._open
@@ -335,18 +335,17 @@ class Ownership:
     @cached_property
     def _links(self) -> Mapping[Table, Sequence[tuple[Table, Pairs]]]:
         """The open association tables, with the owned tables that each references."""
-        found = {}
+        found: dict[Table, list[tuple[Table, Pairs]]] = {}
         for table in self.open_tables:
             keys = table.foreign_key_constraints if sqla.mapper_of_table(table) is None else ()
-            found[table] = [
-                (key.referred_table, tuple((each.parent, each.column) for each in key.elements))
-                for key in sorted(keys, key=lambda key: key.column_keys)
-                if key.referred_table in self.belongings
-            ]
+            for key in sorted(keys, key=lambda key: key.column_keys):
+                if key.referred_table in self.belongings:
+                    pairs = tuple((each.parent, each.column) for each in key.elements)
+                    found.setdefault(table, []).append((key.referred_table, pairs))
         return found
 
     def belonging_of(self, table: Any) -> Belonging | None:
-        """Return how rows of a table belong; `None` for an open table.
+        """Return how rows of a table belong to an owner; `None` for an open table.
 
         Raises:
             UnconfinedError: the ownership does not know the table.
@@ -393,7 +392,7 @@ class Ownership:
     # Criteria
 
     def readable(self, table: FromClause) -> ColumnElement[bool] | None:
-        """Return the criterion for reading rows; `None` for an open table.
+        """Return the criterion for reading rows; `None` if the table is not confined.
 
         Args:
             table: a table, or an alias of one.
@@ -401,7 +400,7 @@ class Ownership:
         return self.criterion(table, writing=False)
 
     def writable(self, table: FromClause) -> ColumnElement[bool] | None:
-        """Return the criterion for updating and deleting rows; `None` for an open table.
+        """Return the criterion for updating and deleting rows; `None` if it is not confined.
 
         Args:
             table: a table, or an alias of one.
@@ -443,8 +442,8 @@ class Ownership:
     ) -> ColumnElement[bool] | None:
         """Return the criterion for an association table; `None` for other open tables.
 
-        The owner may read the rows at both ends. To write a link, the owner may also write one of
-        them: links between shared rows are nobody's.
+        A link is readable if all rows that it references are. It is writable if one of them is
+        writable too, so a link between two shared rows is not.
         """
         ends = self._links.get(sqla.deannotated_table(_element_of(from_)), ())
         if not ends:
@@ -532,7 +531,9 @@ class Ownership:
                 f"an upsert into {target.name!r} that sets names which are not keys of columns",
                 "give the columns themselves in set_=",
             )
-        if belonging is not None and belonging.column is None:
+        is_linking = sqla.deannotated_table(target) in self._links
+        if is_linking or (belonging is not None and belonging.column is None):
+            # other rows decide: a subquery in ON CONFLICT is not correlated to the existing row
             raise UnconfinedError(f"an upsert into {target.name!r}")
         self.check_update(table, names)
 

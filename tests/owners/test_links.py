@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Session, aliased, joinedload, selectinload
 
-from alfred_refs import ForeignRowError, Ownership, RefRegistry, RefSession
+from alfred_refs import (
+    ForeignRowError,
+    Ownership,
+    RefRegistry,
+    RefSession,
+    UnconfinedError,
+)
 from tests.fix_owned import World
 from tests.owned import Recipe, recipe_links, recipe_tags
 
@@ -91,6 +98,22 @@ def test_links_of_others_are_not_written(
     moved = update(recipe_tags).where(recipe_tags.c.recipe_id == linked["bob"])
     result: Any = ann.execute(moved.values(ingredient_id=uuid.uuid4()))
     assert result.rowcount == 0
+
+
+def test_an_upsert_cannot_take_a_link_of_another_owner(
+    ann: RefSession, world: World, linked: dict[str, uuid.UUID], plainly: Scalars
+) -> None:
+    """It would find the row that is there by any unique key; one that does nothing is allowed."""
+    row = {"recipe_id": linked["ann"], "ingredient_id": world.salt}
+    upsert = postgresql.insert(recipe_tags).values(row)
+    taking = upsert.on_conflict_do_update(
+        index_elements=["recipe_id", "ingredient_id"], set_={"recipe_id": linked["ann"]}
+    )
+    with pytest.raises(UnconfinedError, match="an upsert into 'recipe_tags'"):
+        ann.execute(taking)
+    ann.execute(upsert.on_conflict_do_nothing())
+    ann.commit()
+    assert len(plainly(select(recipe_tags.c.recipe_id))) == 3
 
 
 def test_the_unit_of_work_writes_links_of_own_rows(
