@@ -116,6 +116,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         self._approved_by = approved_by
         self._id = id
         self.rows: InstructionPart | None = None
+        self._is_decided = False  # a person has decided a call since the rows were read
 
     @property
     def id(self) -> str:
@@ -130,23 +131,20 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         of_run.rows = await self._read_rows(ctx)
         return of_run
 
-    async def _read_rows(self, ctx: RunContext[AgentDepsT]) -> InstructionPart | None:
-        """Return the rows of the conversation as they are now, or None without a window."""
-        if self._window is None:
-            return None
+    async def _read_rows(self, ctx: RunContext[AgentDepsT]) -> InstructionPart:
+        """Return the rows of the conversation as they are now."""
         chat = self._desk.conversation(*caller_of(self._whose, ctx)[:2])
         text = await Context(chat, self._window).aio.render()
         return InstructionPart(text, name="rows", dynamic=True, on_change="append")
 
-    async def get_instructions(
-        self,
-        ctx: RunContext[AgentDepsT],  # noqa: ARG002  # `for_run` used it
-    ) -> InstructionPart | None:
+    async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> InstructionPart | None:
         """Return the rows of the conversation as text, or None without a window.
 
         Changes since the previous run are appended to the messages, so that the prompt before them
-        stays in the provider's cache.
+        stays in the provider's cache. The rows are read once in a run, and again after a decision.
         """
+        if self._is_decided and self.rows is not None:
+            self.rows, self._is_decided = await self._read_rows(ctx), False
         return self.rows
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
@@ -198,7 +196,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         if answer.pending is not None and self._approved_by is not None:
             decide = self._approve_or_ask
             answer = await self._desk.aio.run(decide, caller, answer, ctx, self._approved_by)
-            self.rows = await self._read_rows(ctx)  # the run began before the decision
+            self._is_decided = True
         if answer.failed:
             # the message contains everything a model needs; JSON would be quoted twice
             raise ToolFailed(answer.value["error"]["message"])
@@ -245,7 +243,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
                 )
                 reason = part.model_response_str()
                 await self._desk.aio.run(reject, self._desk, caller, denied, by, reason)
-                self.rows = await self._read_rows(ctx)
+                self._is_decided = True
 
 
 class _InvalidArguments(dict[str, Any]):

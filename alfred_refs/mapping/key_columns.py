@@ -553,15 +553,19 @@ def _inflect_engine() -> Any:
     """Return the engine of `inflect`, which is in an extra.
 
     Its functions check their arguments by typeguard, which rewrites their source at each import:
-    three seconds of an MCP server's start. So they are imported without.
+    three seconds of an MCP server's start. So they are imported without these checks.
     """
     typeguard: Any = import_module("typeguard")
-    typechecked = typeguard.typechecked
-    typeguard.typechecked = lambda function: function
-    try:
-        return import_module("inflect").engine()
-    finally:
-        typeguard.typechecked = typechecked
+    with _IMPORTING:  # another thread would take the replacement for the original
+        typechecked = typeguard.typechecked
+        typeguard.typechecked = lambda function: function
+        try:
+            return import_module("inflect").engine()
+        finally:
+            typeguard.typechecked = typechecked
+
+
+_IMPORTING = threading.Lock()
 
 
 # Primary and foreign keys

@@ -33,7 +33,6 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -80,18 +79,19 @@ _ITEMS: Mapping[Any, Callable[[Any], Any]] = {
 def _parser(type_: TypeEngine[Any]) -> Callable[[str], Any] | None:
     if isinstance(type_, ARRAY) and isinstance(type_.item_type, DOMAIN):
         item = _ITEMS.get(python_type_of(undecorated_type(type_.item_type)), lambda each: each)
-        return partial(_array, item)
+        return lambda text: map_items(item, json.loads(text, parse_float=Decimal))
     return next((parse for class_, parse in _PARSERS.items() if isinstance(type_, class_)), None)
 
 
-def _array(item: Callable[[Any], Any], text: str) -> list[Any]:
-    def items(value: Any) -> Any:
-        if isinstance(value, list):
-            return [items(each) for each in value]
-        return None if value is None else item(value)
+def map_items(convert: Callable[[Any], Any], value: Any) -> Any:
+    """Convert a value, or each item of a list of any number of dimensions; `None` stays.
 
-    parsed: list[Any] = items(json.loads(text, parse_float=Decimal))
-    return parsed
+    >>> map_items(int, [["1"], [None]])
+    [[1], [None]]
+    """
+    if isinstance(value, list):
+        return [map_items(convert, each) for each in value]
+    return None if value is None else convert(value)
 
 
 def split_array(text: str) -> list[Any]:

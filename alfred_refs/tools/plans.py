@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -43,7 +44,7 @@ from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.mapping import EntityKey, Key, KeyColumn, items_of, undecorated_type
 from alfred_refs.mapping.columns import Values, stored_type
 from alfred_refs.tools.effects import Image, RowChange, images_of
-from alfred_refs.tools.exact import is_text_needed, read_exact, split_array
+from alfred_refs.tools.exact import is_text_needed, map_items, read_exact, split_array
 from alfred_refs.tools.serialization import as_shown, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
 
@@ -260,7 +261,7 @@ def _value(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, list) and all(isinstance(x, str) and _ROW.fullmatch(x) for x in value):
-        return f"[{', '.join(map(_value, value))}]"
+        return _line(f"[{', '.join(map(_value, value))}]")
     if not isinstance(value, str):
         return _seen(_line(json.dumps(value, ensure_ascii=False)))
     is_clear = _ROW.fullmatch(value) or not _AMBIGUOUS.search(value)
@@ -414,7 +415,8 @@ class Namer:
             return None
         try:
             if column.key is not None:
-                return self._row(column.key, split_array(text) if column.key.array else text)
+                keys = split_array(text) if column.key.array else text
+                return map_items(partial(self._row, column.key), keys)
             return as_shown(self._value(column, change.table.columns[name].type, text))
         except (ValueError, TypeError, LookupError, ArithmeticError):
             return text
@@ -424,15 +426,10 @@ class Namer:
         if isinstance(array, ARRAY) and item.item is not None:
             while item.item is not None:
                 item = item.item
-            return self._items(item, array.item_type, split_array(text))
+            return map_items(partial(self._scalar, item, array.item_type), split_array(text))
         if item.family == "json":
             return column.document(json.loads(text))
         return self._scalar(item, type_, text)
-
-    def _items(self, values: Values, type_: TypeEngine[Any], items: Any) -> Any:
-        if isinstance(items, list):
-            return [self._items(values, type_, each) for each in items]
-        return None if items is None else self._scalar(values, type_, items)
 
     def _scalar(self, values: Values, type_: TypeEngine[Any], text: str) -> Any:
         if values.family == "json":
@@ -449,12 +446,8 @@ class Namer:
             return values.show_one(process(text) if process else text)
         return text
 
-    def _row(self, key: KeyColumn, text: Any) -> Any:
-        """Return the name of the row with a stored key, or the names for an array of keys."""
-        if isinstance(text, list):
-            return [self._row(key, each) for each in text]
-        if text is None:
-            return None
+    def _row(self, key: KeyColumn, text: str) -> str:
+        """Return the name of the row that a stored key names."""
         pair = _referred_pair(key, text)
         ref = None if pair is None else self.refs.get(pair)
         if ref is None:

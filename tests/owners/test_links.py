@@ -103,7 +103,7 @@ def test_links_of_others_are_not_written(
 def test_an_upsert_cannot_take_a_link_of_another_owner(
     ann: RefSession, world: World, linked: dict[str, uuid.UUID], plainly: Scalars
 ) -> None:
-    """It would find the row that is there by any unique key; one that does nothing is allowed."""
+    """ON CONFLICT may find a row by any unique key; DO NOTHING is allowed."""
     row = {"recipe_id": linked["ann"], "ingredient_id": world.salt}
     upsert = postgresql.insert(recipe_tags).values(row)
     taking = upsert.on_conflict_do_update(

@@ -522,7 +522,7 @@ def test_no_label_is_asked_for_of_a_draft_that_cannot_be_named(
 def test_a_wrong_label_of_a_list_s_row_is_refused_however_it_is_edited(
     call: Call, how: str
 ) -> None:
-    """A token makes the label unnecessary; a wrong one tells that the model means another row."""
+    """A token makes the label unnecessary, but a wrong label means another row."""
     asked = {"table": "dishes", "row": "dish_1", "list": "tags"}
     before = call("db_edit_list", **asked)
     more: dict[str, Any] = {

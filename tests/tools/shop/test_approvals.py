@@ -504,7 +504,7 @@ def test_what_waits_is_not_undone(desk_of: Desks) -> None:
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\ud800", object()])
 def test_people_have_names_that_can_be_stored(desk_of: Desks, stored: Stored, name: Any) -> None:
-    """Whoever acts, approves, rejects or undoes; the model is not told, and nothing is done."""
+    """The user of a call, and people who approve, reject or undo: nothing is done."""
     desk, before = desk_of(consent=RULES), stored()
     desk.call("chat-7", None, "db_delete", DELETE)
     acts: list[Callable[[], object]] = [

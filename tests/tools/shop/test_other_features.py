@@ -207,7 +207,7 @@ def test_prompts_say_what_became_of_calls(desk_of: Desks) -> None:
 
 
 def test_prompts_say_what_was_undone(desk_of: Desks) -> None:
-    """A model does not report as done what a person has taken back; an undone undo is nothing."""
+    """Prompts mark an approved call that a person has undone; redoing it removes the mark."""
     desk = desk_of(consent={Route: "all"})
     desk.call(*CALL, "db_update", CHANGE)
     desk.approve(*CALL, 1, by="ann")
