@@ -442,16 +442,13 @@ class Ownership:
     ) -> ColumnElement[bool] | None:
         """Return the criterion for an association table; `None` for other open tables.
 
-        A link is readable if all rows that it references are. It is writable if one of them is
-        writable too, so a link between two shared rows is not.
+        A link is readable if the rows at all ends are, and none is null. It is writable if one of
+        them is writable too, so a link between two shared rows is not.
         """
         ends = self._links.get(sqla.deannotated_table(_element_of(from_)), ())
         if not ends:
             return None
-        readable = [
-            or_(self._by_parent(from_, *end, writing=False, owner=owner), *_nulls(from_, end[1]))
-            for end in ends
-        ]
+        readable = [self._by_parent(from_, *end, writing=False, owner=owner) for end in ends]
         if not writing:
             return and_(*readable)
         writable = [self._by_parent(from_, *end, writing=True, owner=owner) for end in ends]
@@ -625,11 +622,6 @@ def _element_of(from_: Any) -> Any:
     while hasattr(from_, "element") and not isinstance(from_, Table):
         from_ = from_.element
     return from_
-
-
-def _nulls(from_: FromClause, pairs: Pairs) -> list[ColumnElement[bool]]:
-    """Return the criteria that a foreign key is null, for the columns that may be."""
-    return [_column_in(from_, ours).is_(None) for ours, _ in pairs if ours.nullable]
 
 
 def _column_in(from_: FromClause, column: Column[Any]) -> ColumnElement[Any]:

@@ -281,3 +281,12 @@ def test_rows_that_cannot_be_locked_are_not_to_be_changed() -> None:
             Toolset(models, expect="optional")
         Toolset(models, verbs={each: ["create"] for each in models}, expect="optional")
         Toolset(models, read_only=models, expect="optional")
+
+
+def test_a_total_that_no_column_has_is_left_out(call: Call) -> None:
+    """Paths lead to no totals: where the table itself has no such column, none is offered."""
+    columns = ["sum(dishes.price)", "count(*)"]
+    error = call("db_read", table="cuisines", columns=columns)["error"]
+    assert (error["code"], error["columns"]) == ("unknown_column", [])
+    assert error["message"].endswith("; leave it out: it has none")
+    assert "error" not in call("db_read", table="cuisines", columns=columns[1:])
