@@ -9,14 +9,13 @@
 | module | contents |
 | --- | --- |
 | `registry` | `RefRegistry`: opens conversations; methods for operators |
-| `conversation` | `Conversation`: turns, activity, scrubbing, forks, exports |
+| `conversation` | `Conversation`: turns, activity, calls, scrubbing, forks, exports |
 | `view` | `SessionConversation`: a session's view of its conversation |
 | `drafts` | `DraftMap`: create, edit and discard drafts |
 | `draft_content` | the content of drafts: JSON checked against a mapped class |
 | `draft_rows` | the rows of drafts: keys decided before the insert, look-ups |
-| `refs` | `RefMap`: resolve and refer |
+| `refs` | `RefMap`: resolve and refer; errors for bad refs, with suggestions |
 | `caches` | what this process knows of a conversation |
-| `ref_errors` | errors for bad refs, with suggestions |
 | `alternates` | rows of alternate keys, looked up by a unique column |
 | `scrub` | refs in place of keys in text and JSON |
 | `export` | the JSON format of exports (loads pydantic: import it when used) |

@@ -46,8 +46,7 @@ from alfred_refs.conversation.draft_content import (
     with_discriminator,
 )
 from alfred_refs.conversation.draft_rows import check_draftable
-from alfred_refs.conversation.ref_errors import bad_draft_error
-from alfred_refs.conversation.refs import RefMap
+from alfred_refs.conversation.refs import RefMap, bad_draft_error
 from alfred_refs.errors import SavedDraftError, SetupError, StaleDraftError
 from alfred_refs.mapping.keys import Key, Ref, parse_draft_ref, parse_ref
 from alfred_refs.mapping.labels import clean_label

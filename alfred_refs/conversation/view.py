@@ -48,7 +48,7 @@ from alfred_refs.conversation.alternates import AlternateKeys
 from alfred_refs.conversation.caches import ExpectedRef, RefCache
 from alfred_refs.conversation.conversation import ActivityMap, Conversation
 from alfred_refs.conversation.drafts import Draft
-from alfred_refs.conversation.ref_errors import Suggestions
+from alfred_refs.conversation.refs import Suggestions
 from alfred_refs.errors import SavedDraftError, SetupError
 from alfred_refs.mapping.keys import EntityKey, Key, Ref, parse_ref
 from alfred_refs.mapping.labels import clean_label

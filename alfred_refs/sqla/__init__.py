@@ -10,9 +10,8 @@
 | `results` | rows, and the information about a write, passed through a function |
 | `mappers` | mappers, instance states, the unit of work |
 | `sessions` | `HookedSession`; the identity map, ORM executions, flushes, transactions |
-| `engines` | pools, error events, schema translation |
+| `engines` | pools, error events, schema translation; blocking code under asyncio |
 | `compiler` | an owner's criteria, added to each statement that a connection compiles |
-| `concurrency` | blocking code under asyncio |
 
 A comment with each private name explains it, and names the test that pins it on both supported
 series; `tests/sqla/test_privates.py` checks that no other module uses one.
@@ -24,20 +23,17 @@ from .compiler import (
     criterion_alias as criterion_alias,
     set_dialect as set_dialect,
 )
-from .concurrency import (
-    AsyncFacade as AsyncFacade,
-    async_list_method as async_list_method,
-    async_method as async_method,
-    can_wait as can_wait,
-    in_greenlet as in_greenlet,
-    wait_for as wait_for,
-)
 from .engines import (
+    AsyncFacade as AsyncFacade,
     Schemas as Schemas,
     as_sqlalchemy_errors as as_sqlalchemy_errors,
+    async_list_method as async_list_method,
+    async_method as async_method,
     caches_statements as caches_statements,
+    can_wait as can_wait,
     connection_cache as connection_cache,
     driver_error_fields as driver_error_fields,
+    in_greenlet as in_greenlet,
     invalidate_pool as invalidate_pool,
     max_connections as max_connections,
     on_disposal as on_disposal,
@@ -49,6 +45,7 @@ from .engines import (
     schemas_of as schemas_of,
     schemas_of_session as schemas_of_session,
     simple_query as simple_query,
+    wait_for as wait_for,
 )
 from .mappers import (
     BOUNDARY as BOUNDARY,

@@ -1,4 +1,4 @@
-"""Engines, connections and pools: lifetime, error events, schema translation.
+"""Engines, connections and pools: lifetime, error events, schema translation, asyncio.
 
 Functions over public objects (`Engine`, `Connection`, `Pool`, `DBAPIError`) whose behaviour has no
 public name in SQLAlchemy, or has it in one of the two supported series only. They keep no state of
@@ -14,33 +14,54 @@ their own but `connection_cache`, which lives on the pool's record of a connecti
 | read a driver's error, whichever driver it is | `driver_error_fields` |
 | send statements in one message with asyncpg | `simple_query`, `caches_statements` |
 | compare schema translation maps | `schemas_in`, `schemas_of`, `schemas_of_session` |
+| wait for an asynchronous driver | `can_wait`, `wait_for` |
+| give an object an asynchronous interface | `AsyncFacade`, `async_method`, `async_list_method` |
 
-Example:
-    >>> tenant = engine.execution_options(schema_translate_map={None: "tenant_1"})
-    >>> root_of(tenant) is engine
-    True
-    >>> schemas_of(tenant), schemas_of(engine)
-    (frozenset({(None, 'tenant_1')}), frozenset())
-    >>> max_connections(engine)  # pool_size=5, max_overflow=10
-    15
+>>> tenant = engine.execution_options(schema_translate_map={None: "tenant_1"})
+>>> root_of(tenant) is engine
+True
+>>> schemas_of(tenant), schemas_of(engine)
+(frozenset({(None, 'tenant_1')}), frozenset())
+>>> max_connections(engine)  # pool_size=5, max_overflow=10
+15
 
-Only `psycopg`, `psycopg2` and `asyncpg` were looked at for `driver_error_fields`. Nothing here
-sends SQL.
+All I/O of this package is written once, as blocking functions. On an asynchronous engine such a
+function must run inside a greenlet that the asyncio extension has spawned, where SQLAlchemy's
+dialects await their drivers:
+
+>>> class Counter:
+...     count = 0
+...
+...     def increment(self, by: int = 1) -> int:
+...         self.count += by
+...         return self.count
+>>> class AsyncCounter(AsyncFacade[Counter]):
+...     increment = async_method(Counter.increment)
+>>> asyncio.run(AsyncCounter(Counter(), is_async=False).increment(by=2))
+2
+
+Limits:
+
+- Only `psycopg`, `psycopg2` and `asyncpg` were looked at for `driver_error_fields`.
+- A facade does not serialise calls: an object that is not thread-safe must not be shared between
+  concurrent tasks.
+- Nothing here sends SQL of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, Pool, QueuePool, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.event.api import _event_key
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
-
-from alfred_refs.sqla.concurrency import wait_for
+from sqlalchemy.util.concurrency import await_only, greenlet_spawn, in_greenlet as in_greenlet
 
 # Engines and their pools
 
@@ -268,3 +289,72 @@ def schemas_of_session(session: Session) -> Schemas:
     binds = attributes.get("binds", attributes.get("_Session__binds", {})).values()
     maps = set(map(schemas_of, binds if session.bind is None else [session.bind]))
     return maps.pop() if len(maps) == 1 else frozenset()
+
+
+# Blocking code on asynchronous engines
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_S = TypeVar("_S")
+_S_co = TypeVar("_S_co", covariant=True)
+
+
+def can_wait(engine: Engine) -> bool:
+    """Return whether a blocking call may use a connection of the engine here.
+
+    Always for a synchronous engine; for an asynchronous one only inside `greenlet_spawn()`.
+    """
+    return not engine.dialect.is_async or in_greenlet()
+
+
+def wait_for(awaitable: Awaitable[_R]) -> _R:
+    """Return the result of an awaitable, from a blocking call inside `greenlet_spawn()`.
+
+    SQLAlchemy's dialects call asynchronous drivers in the same way.
+    """
+    return await_only(awaitable)
+
+
+class AsyncFacade(Generic[_S_co]):
+    """The asynchronous interface of a synchronous object.
+
+    Attributes:
+        sync: the object.
+        is_async: whether the object uses an asynchronous engine, so that its methods run in a
+            greenlet; otherwise they run in a thread.
+    """
+
+    def __init__(self, sync: _S_co, *, is_async: bool) -> None:
+        self.sync = sync
+        self.is_async = is_async
+
+    async def run(self, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Await a blocking function, as `AsyncSession.run_sync` does; the event loop goes on."""
+        if self.is_async:
+            return await greenlet_spawn(partial(function, *args, **kwargs))
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+
+def async_method(
+    method: Callable[Concatenate[_S, _P], _R],
+) -> Callable[Concatenate[AsyncFacade[_S], _P], Coroutine[Any, Any, _R]]:
+    """Return the coroutine method of a facade that calls a method of its object."""
+
+    @wraps(method)
+    async def run(self: AsyncFacade[_S], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return await self.run(method, self.sync, *args, **kwargs)
+
+    return run
+
+
+def async_list_method(
+    method: Callable[Concatenate[_S, _P], Iterable[_R]],
+) -> Callable[Concatenate[AsyncFacade[_S], _P], Coroutine[Any, Any, list[_R]]]:
+    """Return the coroutine method of a facade that returns all items of an iterator as a list."""
+
+    @wraps(method)
+    async def run(self: AsyncFacade[_S], /, *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
+        return await self.run(lambda: list(method(self.sync, *args, **kwargs)))
+
+    return run

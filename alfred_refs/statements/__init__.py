@@ -13,14 +13,12 @@ A plan is made once for all statements of one cache key, and each execution goes
 | `dataflow` | which columns each bind parameter is compared with or stored in |
 | `inputs` | refs in: the refs of an execution, and the statement with keys in their place |
 | `results` | refs out: rows, and information about written rows, with refs in place of keys |
-| `assignments` | keys that a statement would load or store as data: refused |
 | `origins` | the columns that the server reads the values of a `text()` from |
-| `plans` | all of this for one cache key, cached |
+| `plans` | all of this for one cache key, cached; keys as data refused |
 
 All but `origins` is pure: the caller resolves and mints.
 """
 
-from .assignments import check_loaded as check_loaded
 from .dataflow import InputTarget as InputTarget
 from .inputs import (
     DataRefs as DataRefs,
@@ -30,7 +28,7 @@ from .inputs import (
     takes_keys as takes_keys,
     texts_in as texts_in,
 )
-from .plans import Plan as Plan, Plans as Plans
+from .plans import Plan as Plan, Plans as Plans, check_loaded as check_loaded
 from .results import (
     RefSource as RefSource,
     Renderer as Renderer,

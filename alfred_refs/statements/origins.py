@@ -29,7 +29,7 @@ from sqlalchemy import Column, Connection, Executable, Result, Table, text
 from alfred_refs import sqla
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.lineage import UNKNOWN, KeyShape, Unknown, as_json, columns_in
-from alfred_refs.statements.assignments import check_shape
+from alfred_refs.statements.plans import check_shape
 from alfred_refs.statements.results import Outputs, outputs_from
 
 

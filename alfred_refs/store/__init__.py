@@ -18,8 +18,7 @@ store.resolve(chat, [entry.ref])[entry.ref].key  # 4711
 | `schema` | the tables, and `migrate` |
 | `alembic` | for applications that migrate the tables themselves |
 | `sql` | typed SQL text, and the conditions that statements share |
-| `connections` | pool, transactions and errors of the PostgreSQL store |
-| `time_limits` | the limit of waits for its server |
+| `connections` | pool, transactions, errors and time limits of the PostgreSQL store |
 | `postgres_refs`, `postgres_drafts` | its operations on refs and on drafts, each with its SQL |
 | `postgres_activity`, `postgres_calls` | those on activity, and on calls of tools |
 | `postgres` | `PostgresStore`: those together, tables, whole conversations, queries of operators |

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, event, text
 
 from alfred_refs import PostgresStore, RefRegistry, RegistryBusyError, SetupError
 from alfred_refs.store import Address
-from alfred_refs.store.time_limits import TimeLimits
+from alfred_refs.store.connections import TimeLimits
 from tests.faults.proxy import Proxy, proxy_to
 from tests.fix_store import Application, applied
 from tests.store.test_postgres import numbers
