@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
-from sqlalchemy import URL, create_engine
+from sqlalchemy import URL, Engine, make_url
 
 from alfred_refs import RefRegistry
 from benchmarks import (
@@ -36,7 +37,6 @@ from benchmarks.measure import Figure
 from benchmarks.population import IN_SMALL, LARGEST, SMALL, Populated
 from benchmarks.setting import SERVER
 from benchmarks.table import Row
-from tests.postgres.server import embedded_server
 
 pytestmark = pytest.mark.slow
 
@@ -44,13 +44,15 @@ _TINY = ("--rows", "20", "--repetitions", "2", "--mappings", "100")
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that do not wait for the disk, and little work: here nothing is measured."""
+def hasty(
+    monkeypatch: pytest.MonkeyPatch, database_url: str, administration: Engine
+) -> Iterator[None]:
+    """A server that does not wait for the disk, and little work: here nothing is measured."""
 
     def hasty_server(*, durable: bool, settings: object = SERVER) -> AbstractContextManager[URL]:
         assert durable
         assert settings == SERVER
-        return embedded_server()
+        return nullcontext(make_url(database_url))
 
     for each in (program, layouts):
         monkeypatch.setattr(each, "embedded_server", hasty_server)
@@ -62,6 +64,10 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "_CACHED", (10, 20))
     monkeypatch.setattr(telling, "_LINES", 100)
     monkeypatch.setattr(querying, "_TIMES", 2)
+    yield
+    with administration.connect() as connection:
+        for name in ("empty", "named", "populated"):
+            connection.exec_driver_sql(f"drop database if exists {name} with (force)")
 
 
 def cells_of(written: Path) -> list[list[str]]:
@@ -109,12 +115,11 @@ def test_minting_is_seen_to_be_one_round_trip(tmp_path: Path) -> None:
     assert cells_of(written)[0][1] == "1"
 
 
-def test_every_package_has_its_line_and_ours_keeps_all_that_is_claimed() -> None:
+def test_every_package_has_its_line_and_ours_keeps_all_that_is_claimed(
+    engine: Engine,
+) -> None:
     """What is not installed is said to be missing; nothing else is left out."""
-    with embedded_server() as url:
-        engine = create_engine(url)
-        lines = alternatives.lines(engine, rows=5, repetitions=1)
-        engine.dispose()
+    lines = alternatives.lines(engine, rows=5, repetitions=1)
 
     by_package = {tuple(line[:2]): line[2:] for line in lines}
     assert len(by_package) == len(others.ALL)
@@ -150,22 +155,21 @@ def test_ratios_are_plotted_with_their_bounds(tmp_path: Path) -> None:
     assert not plot.draw([count], tmp_path / "none.svg")
 
 
-def test_a_registry_that_the_server_filled_goes_on_like_one_that_was_minted() -> None:
+def test_a_registry_that_the_server_filled_goes_on_like_one_that_was_minted(
+    engine: Engine,
+) -> None:
     """Its conversations have as many refs as they should, in the registry's own form."""
-    with embedded_server() as url:
-        engine = create_engine(url)
-        full = Populated(engine, 200, Console(quiet=True)).engine
-        registry = RefRegistry(full)
+    full = Populated(engine, 200, Console(quiet=True)).engine
+    registry = RefRegistry(full)
 
-        large, small = registry.conversation(LARGEST), registry.conversation(SMALL)
-        key = large.resolve("recipe_10")
-        next_refs = [c.refer("recipe", 1) for c in (large, small)]
-        again = RefRegistry(full).conversation(LARGEST).refer("recipe", key)
-        with full.connect() as connection:
-            mappings = connection.exec_driver_sql("select count(*) from alfred_refs_mapping")
-            counted = mappings.scalar_one()
-        full.dispose()
-        engine.dispose()
+    large, small = registry.conversation(LARGEST), registry.conversation(SMALL)
+    key = large.resolve("recipe_10")
+    next_refs = [c.refer("recipe", 1) for c in (large, small)]
+    again = RefRegistry(full).conversation(LARGEST).refer("recipe", key)
+    with full.connect() as connection:
+        mappings = connection.exec_driver_sql("select count(*) from alfred_refs_mapping")
+        counted = mappings.scalar_one()
+    full.dispose()
 
     assert again == "recipe_10"
     assert next_refs == ["recipe_11", f"recipe_{IN_SMALL // 2 + 1}"]

@@ -126,6 +126,22 @@ def announced_directory(process: subprocess.Popen[bytes]) -> Path:
     return Path(announced["directory"])
 
 
+@pytest.fixture(scope="module")
+def url() -> Iterator[sqlalchemy.URL]:
+    """The URL of a server that was started where a developer has settings of another one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PGPORT", "1")
+        patched.setenv("PGDATA", "/nowhere")
+        with embedded_server() as url:
+            yield url
+
+
+def switches(url: sqlalchemy.URL) -> set[object]:
+    """Return the values of the settings that make a server durable."""
+    names = ("fsync", "synchronous_commit", "full_page_writes")
+    return {ask(url, f"show {name}") for name in names}
+
+
 def test_killed_parent_leaves_nothing() -> None:
     """A parent that is killed takes the server and its directory with it."""
     command = [sys.executable, "-c", HOLDER]
@@ -137,43 +153,30 @@ def test_killed_parent_leaves_nothing() -> None:
     assert wait_until_gone(directory, server)
 
 
-def test_terminated_supervisor_leaves_nothing() -> None:
-    """A supervisor that is told to terminate stops its server and removes the directory first."""
-    with readable_binaries() as binaries, ordinary_supervisor(binaries) as supervisor:
-        directory = announced_directory(supervisor)
-        server = process_id(directory)
-        supervisor.send_signal(signal.SIGTERM)
-        supervisor.wait(GONE_SECONDS)
-        assert not directory.exists()
-        assert not is_running(server)
-
-
-def test_closed_server_leaves_nothing() -> None:
-    """Server and directory are gone as soon as the handle is closed."""
-    with embedded_server() as url:
-        directory = Path(str(url.query["host"]))
-        server = process_id(directory)
-    assert not directory.exists()
-    assert not is_running(server)
-
-
-def test_server_never_runs_as_root() -> None:
+def test_server_never_runs_as_root(url: sqlalchemy.URL) -> None:
     """The server runs as whoever starts it, and as another if that is root."""
-    with embedded_server() as url:
-        server = process_id(Path(str(url.query["host"])))
-        owner = Path(f"/proc/{server}").stat().st_uid
+    server = process_id(Path(str(url.query["host"])))
+    owner = Path(f"/proc/{server}").stat().st_uid
     assert owner == (server_account().user or os.geteuid())
     assert owner != 0
 
 
 def test_ordinary_user_can_start_a_server() -> None:
-    """A supervisor that is not root runs the server as itself, and clears up after it."""
+    """A supervisor that is not root runs the server as itself.
+
+    If it is told to terminate, it stops the server and removes the directory first.
+    """
     with readable_binaries() as binaries, ordinary_supervisor(binaries) as supervisor:
         directory = announced_directory(supervisor)
+        server = process_id(directory)
         assert ask(socket_url(str(directory)), "select 1") == 1
         owner = Path(f"/proc/{supervisor.pid}").stat().st_uid
         assert (directory / "data").stat().st_uid == owner != 0
-    assert not directory.exists()
+
+        supervisor.send_signal(signal.SIGTERM)
+        supervisor.wait(GONE_SECONDS)
+        assert not directory.exists()
+        assert not is_running(server)
 
 
 def test_binaries_may_be_where_only_their_owner_can_enter(tmp_path: Path) -> None:
@@ -218,25 +221,7 @@ def test_namespace_maps_a_user(lines: list[str], *, expected: bool) -> None:
     assert maps(lines, 65534) is expected
 
 
-def test_two_servers_at_once() -> None:
-    """Two servers run side by side without knowing of each other."""
-    with embedded_server() as one, embedded_server() as other:
-        assert one != other
-        systems = [
-            ask(url, "select system_identifier from pg_control_system()") for url in (one, other)
-        ]
-    assert systems[0] != systems[1]
-
-
-@pytest.mark.parametrize(("durable", "expected"), [(False, "off"), (True, "on")])
-def test_durable_server_keeps_its_promises(*, durable: bool, expected: str) -> None:
-    """A durable server has all switches on that a hasty one, the default, has off."""
-    with embedded_server(durable=durable) as url:
-        switches = ["fsync", "synchronous_commit", "full_page_writes"]
-        assert [ask(url, f"show {switch}") for switch in switches] == [expected] * 3
-
-
-def test_every_driver_takes_the_url() -> None:
+def test_every_driver_takes_the_url(url: sqlalchemy.URL) -> None:
     """The URL of a Unix socket works with psycopg, psycopg2 and asyncpg."""
 
     async def ask_asynchronously(url: sqlalchemy.URL) -> object:
@@ -246,19 +231,10 @@ def test_every_driver_takes_the_url() -> None:
         await engine.dispose()
         return answer
 
-    with embedded_server() as url:
-        assert ask(url, "select 1") == 1
-        assert ask(url.set(drivername="postgresql+psycopg2"), "select 1") == 1
-        asynchronous = url.set(drivername="postgresql+asyncpg")
-        assert asyncio.run(ask_asynchronously(asynchronous)) == 1
-
-
-def test_settings_of_other_servers_do_not_interfere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A developer's own PGPORT and PGDATA lead neither server nor client astray."""
-    monkeypatch.setenv("PGPORT", "1")
-    monkeypatch.setenv("PGDATA", "/nowhere")
-    with embedded_server() as url:
-        assert ask(url, "select 1") == 1
+    assert ask(url, "select 1") == 1
+    assert ask(url.set(drivername="postgresql+psycopg2"), "select 1") == 1
+    asynchronous = url.set(drivername="postgresql+asyncpg")
+    assert asyncio.run(ask_asynchronously(asynchronous)) == 1
 
 
 def test_missing_binaries_are_named(tmp_path: Path) -> None:
@@ -295,9 +271,13 @@ def test_command_gets_a_server_and_gives_its_exit_code(monkeypatch: pytest.Monke
     assert not Path(str(url.query["host"])).exists()
 
 
-def test_a_server_comes_back_from_a_crash_with_what_was_committed() -> None:
-    """It does not answer between; nothing of it is left in the end."""
+def test_a_server_comes_back_from_a_crash_with_what_was_committed(url: sqlalchemy.URL) -> None:
+    """If it is durable, as the other server is not; nothing of it is left in the end.
+
+    It does not answer between. With the file that says so it starts in recovery, as a standby.
+    """
     with crashing_server(durable=True) as server:
+        assert (switches(url), switches(server.url)) == ({"off"}, {"on"})
         engine = sqlalchemy.create_engine(server.url, poolclass=sqlalchemy.NullPool)
         with engine.begin() as connection:
             connection.execute(text("create table kept as select 7 as number"))
@@ -305,16 +285,12 @@ def test_a_server_comes_back_from_a_crash_with_what_was_committed() -> None:
         with pytest.raises(sqlalchemy.exc.OperationalError):
             ask(server.url, "select 1")
         server.start()
-
         assert ask(server.url, "select number from kept") == 7
-    assert not server.directory.exists()
 
-
-def test_a_server_can_become_a_standby() -> None:
-    """With the file that says so it starts in recovery and takes no writes."""
-    with crashing_server() as server:
         server.crash()
         (server.directory / "data" / "standby.signal").touch()
         server.start()
-
         assert ask(server.url, "select pg_is_in_recovery()") is True
+        process = process_id(server.directory)
+    assert not server.directory.exists()
+    assert not is_running(process)

@@ -17,11 +17,17 @@ import pytest
 import run
 from tests.conftest import few
 
+PROJECT = """
+[project]
+name = "soup"
+optional-dependencies = { bench = ["soup[dev]", "spoon>=1"], dev = [] }
+"""
+
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with environments in a temporary directory."""
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
     monkeypatch.setattr(run, "ROOT", tmp_path)
     monkeypatch.setattr(run, "ENVIRONMENTS", {"2.0": tmp_path / "venv"})
     return tmp_path
@@ -39,8 +45,12 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return directory
 
     monkeypatch.setattr(run, "make_environment", make)
-    monkeypatch.setattr(run, "install", lambda *_what: steps.append("install"))
+    monkeypatch.setattr(run, "install", lambda _python, *what: steps.append(_installed(*what)))
     return steps
+
+
+def _installed(*what: str) -> str:
+    return "install" if what[0] == "--editable" else f"install {' '.join(what)}"
 
 
 def test_environment_is_made_once(done: list[str]) -> None:
@@ -88,16 +98,16 @@ def test_interrupted_installation_is_repeated(
 def test_extra_is_installed_once_for_each_state_of_the_project(
     project: Path, done: list[str]
 ) -> None:
-    """The extra `bench` is installed when benchmarks run."""
+    """The extra `bench` is installed when benchmarks run, and the project not again."""
     for _ in range(2):
         python = run.environment("2.0")
         run.add_extra(python, "bench")
-    assert done == ["make", "install", "install"]
+    assert done == ["make", "install", "install spoon>=1"]
 
-    (project / "pyproject.toml").write_text("[project]\nname = 'other'\n")
+    (project / "pyproject.toml").write_text(PROJECT.replace("spoon>=1", "spoon>=2"))
     run.environment("2.0")
     run.add_extra(python, "bench")
-    assert done == ["make", "install", "install", "install", "install"]
+    assert done[3:] == ["install", "install spoon>=2"]
 
 
 @pytest.mark.parametrize(
