@@ -30,7 +30,8 @@ are never instructions. Labels are not unique, and no row is looked up by its la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,6 +46,7 @@ from alfred_refs.mapping.text import head, redact_keys
 LONGEST = 200
 """The number of characters of the longest label."""
 
+_MOST_READ = 100  # attributes that a label's function may read while it is examined
 _READ = 10 * LONGEST  # characters that are read of an attribute, which may be a long text
 
 _REMEDY = (
@@ -89,6 +91,19 @@ class Label:
         A cheap test before `of`, on the path of each row that is loaded.
         """
         return self.attribute is not None and loaded.get(self.attribute) == label
+
+    def relationships(self, mapper: Mapper[Any]) -> set[str]:
+        """Return the relationships that the label's function reads, found by calling it.
+
+        Its mistakes are not raised here: the values that it gets are no real ones.
+        """
+        found = set[str]()
+        for truth in (True, False):  # of values, for both sides of conditions
+            probe = _Probe(truth=truth)
+            with suppress(Exception):
+                self.read(probe)
+            found |= {*probe.names} & {*mapper.relationships.keys()}
+        return found
 
     def _text(self, loaded: Mapping[str, Any]) -> str | None:
         value = self.read(loaded)
@@ -171,6 +186,60 @@ class LoadedAttributes:
         if name not in self._loaded:
             raise _NotLoadedError
         return _without_instances(self._loaded[name])
+
+
+class _Probe(Mapping[str, Any]):
+    """The loaded attributes of no row: any attribute, with values that support most operations.
+
+    Attributes:
+        names: the attributes that were read.
+    """
+
+    def __init__(self, *, truth: bool) -> None:
+        self.names: list[str] = []
+        self._truth = truth
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.append(name)
+        if len(self.names) > _MOST_READ:
+            raise RecursionError("the function of a label does not end")
+        return _Value(self)
+
+    def __len__(self) -> int:
+        return self._truth
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+
+class _Value:
+    """A value of a `_Probe`, and everything that is read of it."""
+
+    def __init__(self, probe: _Probe) -> None:
+        self._probe = probe
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._probe[""]
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def __getitem__(self, _: Any) -> Any:
+        return self._probe[""]
+
+    def __format__(self, _: str) -> str:
+        return ""
+
+    def __bool__(self) -> bool:
+        return bool(self._probe)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
 
 
 def _without_instances(value: Any) -> Any:

@@ -59,6 +59,7 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.ordering import Attempt, Counter, Locks, NoLock
 from alfred_refs.tools.plans import Plan, PlannedRow
 from alfred_refs.tools.supervision import (
+    MAX_CALL,
     Approval,
     Approver,
     CallRecord,
@@ -94,8 +95,6 @@ _SERIAL_SECONDS = 60.0
 
 # codes of refusals that say nothing of the call itself
 _MAY_SUCCEED_LATER = ("too_slow",)
-
-_MAX_CALL = 2**31 - 1
 
 _CACHE_SIZE = 256
 _CACHE_SECONDS = 600.0
@@ -911,7 +910,7 @@ def _name_of(argument: str, given: Any) -> str:
 
 def _entry(chat: Conversation, call: int) -> CallEntry | None:
     """Return a call, or `None` if there is none of that number."""
-    is_number = type(call) is int and 0 < call <= _MAX_CALL
+    is_number = type(call) is int and 0 < call <= MAX_CALL
     return chat.calls.get(call) if is_number else None
 
 

@@ -590,9 +590,9 @@ def plan_changed(
 
 
 def unknown_call(number: Any) -> ToolError:
-    """Report to a person that the call does not exist."""
-    message = f"there is no call {number!r} in this conversation; look at approvals()"
-    return ToolError("unknown_call", message)
+    """Report that no such call waits, or has waited, for a person."""
+    fact = f"no call {number!r} of this conversation waits, or has waited, for a person"
+    return ToolError("unknown_call", f"{fact}; use the number in the answer of the call")
 
 
 def already_done(number: int, by: str | None) -> ToolError:

@@ -43,7 +43,7 @@ from alfred_refs.store import Actor, CallEntry, CallState, CallValues, ChangeEnt
 from alfred_refs.tools.arguments import DbDelete
 from alfred_refs.tools.call import Answer, Call, HeldBackError
 from alfred_refs.tools.effects import Recorder, RowChange
-from alfred_refs.tools.errors import in_doubt, plan_changed, rejected
+from alfred_refs.tools.errors import in_doubt, plan_changed, rejected, unknown_call
 from alfred_refs.tools.plans import (
     Named,
     Namer,
@@ -66,6 +66,9 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "update": "updated",
     "delete": "deleted",
 }
+
+MAX_CALL: Final = 2**31 - 1
+"""The largest number of a call."""
 
 EDITED: Final = "#arguments:"
 """The suffix of the framework's id for a call with other arguments."""
@@ -469,7 +472,8 @@ def pending_answer(number: int, plan: Plan) -> Answer:
             "call": number,
             "would": plan.asked,
             "message": "a person must approve this call; nothing is changed before that. Do not "
-            "repeat it: go on with something else, or tell the user what you wait for",
+            "repeat it: go on with something else, or tell the user what you wait for; "
+            f"db_call_status with call {number} returns later what became of it",
         }
     }
 
@@ -489,6 +493,16 @@ def answer_of(entry: CallEntry | None) -> Answer:
             return rejected(entry.number, entry.reason).to_json()
         case "expired":
             return rejected(entry.number, "nobody has decided it in time").to_json()
+
+
+def db_call_status(conversation: Conversation, call: int) -> dict[str, Any]:
+    """Return what became of a call that waits for a person, by the number in its answer: that it
+    still waits, its answer if it was approved, or why it was rejected. Changes nothing.
+    """  # noqa: D205  # the description of a tool is one paragraph
+    entry = conversation.calls.get(call) if 0 < call <= MAX_CALL else None
+    if entry is None or entry.token is None:  # it never waited
+        raise unknown_call(call)
+    raise HeldBackError(answer_of(entry))  # unchanged: its keys are refs already
 
 
 class Undoer(Keeper):

@@ -1025,6 +1025,13 @@ def _table(
             "in answers and errors",
             "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
         )
+    related = set() if keys.label is None else keys.label.relationships(mapper)
+    if related:
+        raise SetupError(
+            f"the label of {model.__qualname__!r} reads the relationship {min(related)!r}, and "
+            "tools read only the columns of a row for its label",
+            "read a column_property(select(...).scalar_subquery()) in place of it",
+        )
     return ToolTable(
         name,
         model,

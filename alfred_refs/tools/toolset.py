@@ -102,6 +102,7 @@ from alfred_refs.tools.supervision import (
     Request,
     Undoer,
     answer_of,
+    db_call_status,
     known_call,
     pending_answer,
     table_named,
@@ -173,7 +174,7 @@ class Toolset:
         ownership: the ownership of rows.
         drafts: whether a model may keep and use drafts.
         expect: whether a write must or may repeat labels.
-        functions: `db_query` and the application's own tools, by name.
+        functions: `db_query`, `db_call_status`, and the application's own tools, by name.
         consent: the writes that a person must approve; `None` for no writes.
 
     Raises:
@@ -244,6 +245,8 @@ class Toolset:
         if sql is not False:
             own = {} if sql is True else sql
             self.functions["db_query"] = _query_tool(self._setting, own)
+        if consent is not None:
+            self.tool(read_only=True)(db_call_status)
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
         """Return a value derived from these tools, cached by name."""
@@ -405,20 +408,23 @@ class Toolset:
     def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
         """Store a call that needs a person, and return its answer.
 
-        A call that is waiting already is not stored again.
+        A call that is waiting already is not stored again, and gets the new plan.
         """
+        arguments, plan_json = request.json_arguments(), plan.model_dump(mode="json")
         for each in chat.calls.select(states=["waiting"]):
-            same = (each.tool, each.arguments, each.token)
-            if same == (request.tool, request.json_arguments(), plan.token):
-                return pending_answer(each.number, plan)
+            if (each.tool, each.arguments) != (request.tool, arguments):
+                continue
+            if each.token != plan.token:
+                chat.calls.update(each.number, "waiting", plan=plan_json, token=plan.token)
+            return answer_of(chat.calls.get(each.number))
         stored = NewCall(
             tool=request.tool,
-            arguments=request.json_arguments(),
+            arguments=arguments,
             state="waiting",
             actor=request.actor,
             user=request.user,
             call_id=request.call_id,
-            plan=plan.model_dump(mode="json"),
+            plan=plan_json,
             token=plan.token,
             expires_in=self.consent_expires,
         )

@@ -170,6 +170,22 @@ async def test_nobody_can_be_asked(
     assert notes() == ["for Ada", "for Bob"]
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_without_forms_learns_the_decision(
+    desk: BoundToolset, notes: Callable[[], list[str]], era: ConnectMode
+) -> None:
+    """It calls again: nothing waits twice, and the answer is that of the approved call."""
+    async with Client(served(desk, elicits=False), mode=era) as client:
+        await client.call_tool("db_read", READ)
+        for _ in range(2):
+            result = await client.call_tool("db_delete", DELETE)
+            assert content(result)["pending"]["call"] == 1
+        desk.approve(*CHAT, 1, by="ann")
+        result = await client.call_tool("db_call_status", {"call": 1})
+    assert content(result)["deleted"] == ["order_1"]
+    assert notes() == ["for Bob"]
+
+
 async def test_an_answer_that_is_repeated_creates_once(
     desk: BoundToolset,
     notes: Callable[[], list[str]],

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, ForeignKey
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, validates
 
-from alfred_refs import Ownership, RefRegistry, RefSession, SetupError
+from alfred_refs import Ownership, RefPolicy, RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
 
 
@@ -151,3 +151,32 @@ def test_a_constructor_that_needs_something_else_is_the_applications_fault(
     """Though it takes any keyword argument."""
     with pytest.raises(SetupError, match="needs 'session'"):
         Toolset([Closed]).call(chat, "db_create", {"table": "closed", "data": {}})
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        lambda box: ", ".join(thing.name for thing in box.things),
+        lambda box: f"{box.name:>9} of {box.things[0].position:%d}" if box.name else "",
+        lambda box: "" if box.name else box.things[0].name,
+        lambda box: box.things[0].name if box.name.upper()[0] else None,
+    ],
+)
+def test_a_label_of_related_rows_is_refused(label: Any) -> None:
+    """The tools read only the columns of a row for its label."""
+    with pytest.raises(SetupError, match="label of 'Box' reads the relationship 'things'"):
+        Toolset([Box, Thing], policy=RefPolicy(labels={Box: label}))
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "name",
+        lambda box: box.name,
+        lambda box: "; ".join(sorted(box.name)) + str(1 / len(box.name)),
+        lambda box: [box.name for _ in iter(lambda: box.name, None)],
+    ],
+)
+def test_a_label_of_columns_is_not_refused(label: Any) -> None:
+    """Whatever the function does with values that are no real ones."""
+    Toolset([Box, Thing], policy=RefPolicy(labels={Box: label}))

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -190,6 +191,60 @@ def test_a_call_that_is_repeated(desk_of: Desks, stored: Stored) -> None:
     assert stored() == after
 
 
+@pytest.mark.parametrize("decision", ["waits", "approved", "rejected", "expired", "refused"])
+def test_the_model_learns_what_became_of_a_call(
+    desk_of: Desks, shop: Engine, decision: str
+) -> None:
+    """As often as it calls `db_call_status`, also for an answer with marks of keys."""
+    expires = {"consent_expires": timedelta(0)} if decision == "expired" else {}
+    desk = desk_of(consent={StallOrder: "all"}, **expires)
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE stall_orders SET title = id || ' <key_1>'"))
+    pending = desk.call("chat-7", None, "db_update", UPDATE)
+    assert "db_call_status with call 1" in pending.text
+    status = partial(desk.call, "chat-7", None, "db_call_status", {"call": 1})
+    match decision:
+        case "waits":
+            expected = pending
+        case "approved":
+            expected = desk.approve("chat-7", None, 1, by="ann")
+            assert "<stall_order_1>" in expected.text
+        case "rejected":
+            expected = desk.reject("chat-7", None, 1, by="ann", reason="not yet")
+        case "expired":
+            expected = desk.answer("chat-7", None, 1)
+            assert "in time" in expected.text
+        case _:
+            with shop.begin() as connection:
+                connection.execute(text("TRUNCATE stall_orders CASCADE"))
+            assert desk.approve("chat-7", None, 1, by="ann").failed
+            expected = desk.answer("chat-7", None, 1)
+            assert "cannot be done any more" in expected.text
+    assert [status(), status()] == [expected, expected]
+
+
+@pytest.mark.parametrize("call", [0, 1, 2, 10**30, -1, True, "x"])
+def test_a_call_that_did_not_wait_has_no_status(desk_of: Desks, call: Any) -> None:
+    """Not even one of the history."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_update", UPDATE)
+    answer = desk.call("chat-7", None, "db_call_status", {"call": call})
+    expected = "invalid_arguments" if call == "x" else "unknown_call"
+    assert code_of(answer) == expected
+
+
+def test_a_call_made_again_waits_once(desk_of: Desks, shop: Engine) -> None:
+    """With the plan of the last time, if the rows have changed meanwhile."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE stall_lines SET text = 'board' WHERE text = 'top'"))
+    assert desk.call("chat-7", None, "db_delete", DELETE).pending == 1
+    [waiting] = desk.approvals("chat-7")
+    assert '"board"' in waiting.plan.text
+    assert not desk.approve("chat-7", None, 1, by="ann", plan=waiting.plan.token).failed
+
+
 @pytest.mark.parametrize("tool", ["db_delete", "db_create"])
 def test_simultaneous_approvals(desk_of: Desks, stored: Stored, tool: str) -> None:
     """Simultaneous approvals."""
@@ -367,7 +422,8 @@ def test_the_model_has_no_way_to_approve(desk_of: Desks) -> None:
     desk = desk_of(consent=RULES)
     names = {tool["function"]["name"] for tool in desk.schemas("openai")}
 
-    assert names == {"db_read", "db_create", "db_update", "db_delete", "db_edit_list"}
+    tools = {"db_read", "db_create", "db_update", "db_delete", "db_edit_list"}
+    assert names == {*tools, "db_call_status"}
     for tool in ("approve", "undo", "plan", "reject"):
         assert code_of(desk.call("chat-7", None, tool, {"call": 1})) == "unknown_tool"
 
