@@ -215,6 +215,12 @@ def as_sqlalchemy_errors(connection: Connection, at_driver: Any) -> Iterator[Non
 
 # Errors
 
+# the names of fields in the drivers
+_ERROR_FIELDS = (
+    *("message_primary", "message", "table_name", "column_name", "constraint_name"),
+    *("source_function", "server_source_function"),
+)
+
 
 def prepend_error_listener(
     connection: Connection, listener: Callable[[ExceptionContext], BaseException | None]
@@ -238,8 +244,8 @@ def driver_error_fields(error: DBAPIError) -> dict[str, Any]:
     psycopg and psycopg2 have them in `diag`, asyncpg in the exception that caused its own.
 
     Returns:
-        `sqlstate`, which may be `None`, and those of `message`, `table_name`, `column_name` and
-        `constraint_name` that the server has sent.
+        `sqlstate`, which may be `None`, and those of `message`, `table_name`, `column_name`,
+        `constraint_name` and `source_function`, of the server's source, that the server has sent.
     """
     fields: dict[str, Any] = {"sqlstate": None}
     each: BaseException | None = error.orig
@@ -247,10 +253,10 @@ def driver_error_fields(error: DBAPIError) -> dict[str, Any]:
         diagnostics: Any = getattr(each, "diag", each)
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         fields["sqlstate"] = fields["sqlstate"] or state
-        for name in ("message_primary", "message", "table_name", "column_name", "constraint_name"):
+        for name in _ERROR_FIELDS:
             value = getattr(diagnostics, name, None)
             if value is not None:
-                fields.setdefault(name.removesuffix("_primary"), value)
+                fields.setdefault(name.removesuffix("_primary").removeprefix("server_"), value)
         each = each.__cause__
     return fields
 

@@ -755,7 +755,7 @@ def put_labels(session: RefSession, refs: Sequence[ForeignRef], mode: LabelMode)
     """
     if mode == "none":
         return {}
-    labels = _labels(session, refs)
+    labels = labels_of(session, refs)
     legend: dict[str, str] = {}
     names: dict[str, str] = {}
     for each in refs:
@@ -845,9 +845,14 @@ def key_in(target: ToolTable, key: Key) -> Any:
     return key if column is None or isinstance(key, tuple) else column.from_key(key)
 
 
-def _labels(
+def labels_of(
     session: RefSession, refs: Iterable[ForeignRef]
 ) -> Mapping[tuple[str, bool, Any], str]:
+    """Read the labels of rows: one statement for each table.
+
+    Returns:
+        labels by table, whether the key is not the primary key, and key.
+    """
     by_table: dict[tuple[str, bool], dict[Any, ForeignRef]] = {}
     for each in refs:
         if each.label is None:

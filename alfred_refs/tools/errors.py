@@ -540,12 +540,23 @@ def check_failed(
     )
 
 
-def not_permitted(table: str, tool: str) -> ToolError:
-    """Report that privileges or row-level security of the database forbid a call."""
-    fact, remedy = f"the database forbids this {tool} of table {table!r}", "name other columns"
-    if tool not in ("db_read", "db_query"):
-        fact, remedy = f"{fact}; nothing was changed", "give other values"
-    return ToolError("not_permitted", f"{fact}; {remedy}, or use another table", table=table)
+def not_permitted(table: str, tool: str, *, is_policy: bool = False) -> ToolError:
+    """Report that the database forbids a call.
+
+    Args:
+        table: the table.
+        tool: the tool.
+        is_policy: whether row-level security forbids the values of a row, and not a privilege the
+            whole statement.
+    """
+    fact = f"the application lacks a privilege in the database for this {tool} of table {table!r}"
+    remedy = "name other columns, or use another table"
+    if is_policy:
+        fact, remedy = f"the database forbids these values in table {table!r}", "give other values"
+    elif tool not in ("db_read", "db_query"):
+        remedy = "leave out columns that need no change, or tell the user"
+    done = "" if tool in ("db_read", "db_query") else "; nothing was changed"
+    return ToolError("not_permitted", f"{fact}{done}; {remedy}", table=table)
 
 
 def invalid_content(fact: str, remedy: str) -> ToolError:

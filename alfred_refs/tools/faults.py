@@ -118,7 +118,8 @@ _CODE_REMEDY = "read the drafts, or generate one"  # models have no tool for thi
 _UNFIT: Mapping[str, Any] = {"sqlstate": "22023"}
 _QUERY_CANCELED = "57014"
 _DATA_EXCEPTION = "22000"
-_INSUFFICIENT_PRIVILEGE = "42501"
+_INSUFFICIENT_PRIVILEGE = "42501"  # also for a row that row-level security refuses,
+_POLICY_CHECK = "ExecWithCheckOptions"  # by this function of the server
 _RAISE_EXCEPTION = "P0001"  # raised by a trigger; its message is not for models
 
 
@@ -269,7 +270,8 @@ def _database_refusal(fields: Mapping[str, Any], tool: str, table: ToolTable) ->
     if state.startswith(("22", "54")):
         return _refused_value(state)
     if state == _INSUFFICIENT_PRIVILEGE:
-        return not_permitted(table.name, tool)
+        is_policy = fields.get("source_function") == _POLICY_CHECK
+        return not_permitted(table.name, tool, is_policy=is_policy)
     if state == _RAISE_EXCEPTION and tool != "db_read":
         return check_failed(table.name)
     referring = fields.get("table_name")

@@ -43,6 +43,8 @@ from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.mapping import EntityKey, Key, KeyColumn, items_of, undecorated_type
 from alfred_refs.mapping.columns import Values, stored_type
+from alfred_refs.session import RefSession
+from alfred_refs.tools.answers import ForeignRef, key_in, labels_of
 from alfred_refs.tools.effects import Image, RowChange, images_of
 from alfred_refs.tools.exact import is_text_needed, map_items, read_exact, split_array
 from alfred_refs.tools.serialization import as_shown, replace_keys
@@ -64,12 +66,12 @@ _WORDS: Final[Mapping[Action, str]] = {
 REFUSED: Final = "refused"
 """The token of a call that would be refused."""
 
-_NO_REF: Final = "a row without ref"
 _MOST_ROWS: Final = 10  # rows of a group in the text of a plan
 _MOST_TEXT: Final = 200  # characters of a value in that text
 # text that could be mistaken for another field, the end of a label, or a missing value
 _AMBIGUOUS: Final = re.compile(r'[";]|->|^\s*(nothing)?\s*$')
-_ROW: Final = re.compile(r'"([^"\\]|\\.)*" \(\w+\)')  # the name of a row that a column refers to
+# the name of a row that a column refers to: `"red" (label_1)`, `"red" (label)` without a ref
+_ROW: Final = re.compile(r'("([^"\\]|\\.)*"|a row) \(\w+\)')
 _MOMENT: Final = 60.0  # seconds: a time within this distance is the time of the call
 
 
@@ -216,7 +218,7 @@ class Plan(BaseModel):
             names = [
                 each
                 for each in row.fields
-                if row.fields[each] != was.fields.get(each) and was.fields.get(each) != _NO_REF
+                if not _is_same(was.fields.get(each), row.fields[each])
             ]
             if was.label != row.label:
                 label = _value(None) if was.label is None else quoted(was.label)
@@ -227,6 +229,24 @@ class Plan(BaseModel):
                 for each in names
             ]
         return said + [f"{row.name} is not {row.action} any more" for row in before.values()]
+
+
+def _is_same(was: Any, now: Any) -> bool:
+    """Return whether two values are equal, except that rows in them have got refs meanwhile."""
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        return all(map(_is_same, was, now))
+    if isinstance(was, dict) and isinstance(now, dict) and was.keys() == now.keys():
+        return all(_is_same(was[name], now[name]) for name in was)
+    if was == now or not (isinstance(was, str) and isinstance(now, str)):
+        return bool(was == now)
+    label, _, ref = now.removesuffix(")").rpartition("(")
+    entity = ref.rpartition("_")[0]
+    return was in (f"{label}({entity})", _row_name(None, entity))
+
+
+def _row_name(label: str | None, ref: str) -> str:
+    """Return the name of a row; `ref` is its entity if it has no ref."""
+    return f"{'a row' if label is None else quoted(label)} ({ref})"
 
 
 def _by_name(plan: Plan) -> dict[tuple[str, str, int], PlannedRow]:
@@ -314,12 +334,16 @@ class Namer:
         tables: the tables that the model may use.
         conversation: provides refs and labels.
         dialect: the dialect of the database.
+        session: reads the labels of referenced rows without ref; `None` to leave them out.
+        labels_without_ref: the labels of these rows.
         attributes: for each table, attribute names by column name.
     """
 
     tables: ToolTables
     conversation: Conversation | SessionConversation
     dialect: Dialect
+    session: RefSession | None = None
+    labels_without_ref: dict[EntityKey, str] = field(default_factory=dict)
     refs: dict[EntityKey, str] = field(default_factory=dict)
     labels: dict[str, str | None] = field(default_factory=dict)
     attributes: dict[Table, Mapping[str, str]] = field(default_factory=dict)
@@ -345,6 +369,10 @@ class Namer:
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self.refs]
         self.refs.update(self.conversation.refs_of_pairs(missing) if missing else {})
         own = [self._label(change, table) for change, table, _ in known]
+        if referred:
+            self._read_labels(pair for pair in missing if pair not in self.refs)
+            changed = zip(known, own, strict=True)
+            self.labels_without_ref.update({r[2]: name for r, name in changed if r[2] and name})
         shown = self.refs.values() if referred else self._without_label(known, own)
         asked = [ref for ref in dict.fromkeys(shown) if ref not in self.labels]
         self.labels.update(self.conversation.labels_of(asked) if asked else {})
@@ -353,6 +381,22 @@ class Namer:
             ref = None if pair is None else self.refs.get(pair)
             named.append(Named(change, table, pair, ref, label or self.labels.get(ref or "")))
         return named
+
+    def _read_labels(self, pairs: Iterable[EntityKey]) -> None:
+        """Read the labels of rows that the owner may see: one statement for each table."""
+        if self.session is None:
+            return
+        refs = {
+            (entity, key): ForeignRef({}, "", table, key_in(table, key))
+            for entity, key in pairs
+            for table in (self.tables.of_entity(entity),)
+            if table is not None and table.keys.label is not None
+        }
+        labels = labels_of(self.session, refs.values())
+        for pair, each in refs.items():
+            label = labels.get((each.target.name, False, each.key))
+            if label is not None:
+                self.labels_without_ref[pair] = label
 
     def _without_label(
         self,
@@ -451,9 +495,9 @@ class Namer:
         pair = _referred_pair(key, text)
         ref = None if pair is None else self.refs.get(pair)
         if ref is None:
-            return _NO_REF
+            return _row_name(pair and self.labels_without_ref.get(pair), key.entity)
         label = self.labels.get(ref)
-        return ref if label is None else f"{quoted(label)} ({ref})"
+        return ref if label is None else _row_name(label, ref)
 
 
 def attributes_of(table: Table) -> Mapping[str, str]:

@@ -279,7 +279,8 @@ class _Supervisor:
         """Return the changes of a call, and a namer for them."""
         call.session.flush()  # the last changes of hooks
         dialect = call.session.get_bind().dialect
-        return recorder.changes(), Namer(call.setting.tables, call.conversation, dialect)
+        namer = Namer(call.setting.tables, call.conversation, dialect, call.session)
+        return recorder.changes(), namer
 
     def _entries(self, named: Sequence[Named]) -> list[ChangeEntry]:
         """Return the changes that the journal keeps."""

@@ -90,8 +90,16 @@ def test_a_missing_privilege_is_an_error(call: Call) -> None:
     """To read a column, or to write; the columns that may be read are."""
     assert call("db_read", table="half_read")["error"]["code"] == "not_permitted"
     assert call("db_read", table="half_read", columns=["name"])["rows"][0]["name"] == "a"
-    made = call("db_create", table="half_read", data={"name": "b"})
-    assert made["error"]["code"] == "not_permitted"
+    [row] = call("db_read", table="half_read", columns=["name"])["rows"]
+    this = [{"field": "id", "op": "=", "value": row["id"]}]
+    for refused in (
+        call("db_create", table="half_read", data={"name": "b"}),
+        call("db_update", table="half_read", filters=this, data={"name": "b"}),
+        call("db_delete", table="half_read", filters=this),
+    ):
+        assert refused["error"]["code"] == "not_permitted"
+        assert "lacks a privilege" in refused["error"]["message"]
+        assert "other values" not in refused["error"]["message"]
     query = call("db_query", sql="SELECT secret FROM half_read")
     assert query["error"]["code"] == "invalid_sql"
     assert "forbids" in query["error"]["message"]

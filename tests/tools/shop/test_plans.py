@@ -24,7 +24,7 @@ def test_a_delete_names_what_goes_along(desk_of: Desks) -> None:
         "Delete 1 stall order. With it: 1 stall parcel updated, 2 stall lines, "
         "1 stall order stall label link deleted, 1 row of other tables deleted."
     )
-    link = 'order_id: "Desk" (stall_order_1); label_id: a row without ref'
+    link = 'order_id: "Desk" (stall_order_1); label_id: "red" (stall_label)'
     assert plan.text.splitlines()[1:] == [
         '- stall order "Desk" (stall_order_1)',
         "With it:",
@@ -306,3 +306,26 @@ def test_text_of_users_cannot_pass_for_more_of_the_plan(desk_of: Desks, shop: En
     for empty in ("", "nothing"):
         plan = desk.plan("chat-7", None, "db_update", {**UPDATE, "data": {"status": empty}})
         assert plan.text.endswith(f'status: OPEN -> "{empty}"')
+
+
+@pytest.mark.parametrize("models", [MODELS, [StallParcel, StallRemark]])
+def test_a_row_that_the_conversation_does_not_know_has_a_name(
+    desk_of: Desks, shop: Engine, models: Any
+) -> None:
+    """Its label, if the tools may read it; a ref that it gets later is no difference."""
+    desk = desk_of(models=models, consent={StallParcel: "all"})
+    known = {"table": "stall_parcels", "columns": ["code"]}
+    [parcel] = desk.call("chat-8", None, "db_read", known).value["rows"]
+    data = {"code": "P2", "order_id": None} if models is MODELS else {"code": "P2"}
+    free = {"table": "stall_parcels", "filters": named(parcel["id"]), "data": data}
+    assert desk.call("chat-8", None, "db_update", free).pending == 1
+    [waiting] = desk.approvals("chat-8")
+    name = '"Desk" (stall_order) -> nothing'
+    assert (name in waiting.plan.text) is (models is MODELS)
+    if models is MODELS:
+        desk.call("chat-8", None, "db_read", {"table": "stall_orders"})
+    with shop.begin() as connection:
+        connection.execute(text("UPDATE stall_parcels SET code = 'P3'"))
+    answer = desk.approve("chat-8", None, 1, by="ann")
+    assert "P1 -> P2 in the plan, and is P3 -> P2 now" in answer.text
+    assert "order_id" not in answer.text
