@@ -650,7 +650,8 @@ class BoundToolset:
 
         Rows that were deleted come back with their keys, so that their refs work again. If a later
         change would be lost, or a row cannot come back, nothing is undone. To undo an undo is to
-        do it again.
+        do it again. A draft that was saved stays saved, with a row that is deleted; `lasting` of
+        the plan names it.
 
         Args:
             conversation: the id of the conversation.
@@ -701,7 +702,11 @@ class BoundToolset:
                     refusal = chat.scrub(error.to_json()["error"])
                     return Plan(tool="undo", refusal=refusal)
 
-        return _repeated(act)
+        undone = _repeated(act)
+        deleted = {row.ref for row in undone.rows if row.action == "deleted" and row.ref}
+        saved = chat.drafts(states=["saved"]) if deleted else ()
+        lasting = [f"the saving of draft {each.ref}" for each in saved if each.saved in deleted]
+        return undone.model_copy(update={"lasting": [*undone.lasting, *lasting]})
 
     @property
     def _keeps_refusals(self) -> bool:

@@ -216,9 +216,7 @@ class Plan(BaseModel):
                 said.append(f"{row.name} is {row.action} too")
                 continue
             names = [
-                each
-                for each in row.fields
-                if not _is_same(was.fields.get(each), row.fields[each])
+                each for each in row.fields if not _is_same(was.fields.get(each), row.fields[each])
             ]
             if was.label != row.label:
                 label = _value(None) if was.label is None else quoted(was.label)

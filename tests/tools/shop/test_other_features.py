@@ -283,8 +283,14 @@ def test_drafts_are_saved_when_a_person_approves(desk_of: Desks, engine: Engine)
     answer = desk.approve(*CALL, 1, by="ann").value
     assert answer["saved"] == {save[0]["from_draft"]: answer["rows"][0]["id"]}
 
-    assert desk.undo(*CALL, call=1, by="ann").refusal is None
+    for only_plan in (True, False):
+        undone = desk.undo(*CALL, call=1, by="ann", only_plan=only_plan)
+        assert undone.refusal is None
+        assert undone.lasting == [f"the saving of draft {save[0]['from_draft']}"]
     assert rows(engine) == before
+    [_, *_, undo] = desk.history(*CALL)
+    assert desk.undo(*CALL, call=undo.call, by="ann").lasting == []
+    assert desk.undo(*CALL, call=1, by="ann").refusal is None
     again = desk.call(*CALL, "db_create", save[0]).value["error"]
     assert again["code"] == "gone_ref"
 
