@@ -377,16 +377,21 @@ def test_an_owners_criteria_serve_a_plain_session(
         ({Recipe: "parent"}, {}, "belong to each other in a circle"),
     ],
 )
-def test_an_ownership_that_cannot_work_is_refused(
-    owned_engine: Engine, owned_by: Any, options: Any, said: str
-) -> None:
+def test_an_ownership_that_cannot_work_is_refused(owned_by: Any, options: Any, said: str) -> None:
     """When it is first used, because classes need not be mapped when it is made."""
-    owner = Ownership(owned_by, **options).of(uuid.uuid4())
-    with (
-        RefSession(owned_engine, owner=owner) as session,
-        pytest.raises(OwnershipError, match=said),
-    ):
-        session.scalars(select(Recipe)).all()
+    ownership = Ownership(owned_by, **options)
+    with pytest.raises(OwnershipError, match=said):
+        ownership.of(uuid.uuid4())
+
+
+@pytest.mark.parametrize("value", ["not-a-uuid", 712, "", b"bytes"])
+def test_an_owner_has_a_key_that_its_columns_can_have(ownership: Ownership, value: Any) -> None:
+    """Another is refused where it is given, and the error does not repeat it."""
+    with pytest.raises(OwnershipError) as caught:
+        ownership.of(value)
+    fact = f"the owner is a {type(value).__name__} that is not a UUID; give a key that "
+    assert str(caught.value).startswith(fact)
+    assert str(caught.value).endswith(".user_id can have")
 
 
 def test_an_attribute_has_a_name() -> None:
