@@ -262,11 +262,13 @@ class Repair:
         removed: the number of NUL characters that were removed, by the path of the text; for names
             of an object, by the path of the object.
         may_have_documents: whether any text looks like a JSON document.
+        may_have_marks: whether any text has a `<`.
     """
 
     def __init__(self) -> None:
         self.removed = Counter[Path]()
         self.may_have_documents = False
+        self.may_have_marks = False
         self._values = 0
         self._characters = 0
 
@@ -345,7 +347,7 @@ class Repair:
                 for name, each in value.items()
                 if each is not None or fields.get(name, _ANY).takes_null
             }
-        names = {name: self._text(name, path) for name in value}
+        names = {name: name if name in fields else self._text(name, path) for name in value}
         if len(set(names.values())) < len(names):
             raise invalid_arguments(
                 "it has two names that are the same without NUL characters", field_at(path)
@@ -367,6 +369,8 @@ class Repair:
             raise invalid_arguments("a text has half of a surrogate pair") from None
         if text.lstrip()[:1] in _DOCUMENT_STARTS:
             self.may_have_documents = True
+        if "<" in text:
+            self.may_have_marks = True
         if _NUL not in text:
             return text
         if path[:1] != (_DATA,) and path[:1] + path[2:3] != ("also", _DATA):

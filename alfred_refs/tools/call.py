@@ -75,7 +75,7 @@ from alfred_refs.tools.exact import (
     read_exact,
     select_exactly,
 )
-from alfred_refs.tools.filters import Conditions, Keys, read_conditions
+from alfred_refs.tools.filters import BoundFilters, Conditions, Keys, read_conditions
 from alfred_refs.tools.rules import Hooks, Reading, Row
 from alfred_refs.tools.serialization import limit_depth
 from alfred_refs.tools.tables import ToolTable, ToolTables
@@ -465,6 +465,10 @@ class Call:
         """Return a `Conditions` for the filters of this call."""
         return Conditions(keys, drafts, visible=self.visibility.conditions)
 
+    def has_containment(self, table: ToolTable) -> bool:
+        """Return whether the table's database supports `contains`; only PostgreSQL does."""
+        return self.session.get_bind(table.model).dialect.name == "postgresql"
+
     def resolve(self, refs: Iterable[tuple[str, str]]) -> Keys:
         """Resolve refs, each with its required entity, to keys; at most one round trip."""
         pairs = list(dict.fromkeys(refs))
@@ -602,10 +606,10 @@ class Call:
         return Rendering(limits, ref_of, relatives.of, self.exact)
 
     def read_conditions(
-        self, reading: Reading, table: ToolTable, keys: Keys, drafts: Collection[str] = ()
+        self, reading: Reading, bound: BoundFilters, keys: Keys, drafts: Collection[str] = ()
     ) -> list[ColumnElement[bool]]:
         """Return the conditions of a read, including those from hooks of other classes."""
-        asked = read_conditions(reading, table, self.conditions(keys, drafts))
+        asked, table = read_conditions(reading, bound, self.conditions(keys, drafts)), bound.table
         return [*asked, *self.visibility.conditions(table, table.model, asked=table)]
 
     def unexpected_row(

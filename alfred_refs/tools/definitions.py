@@ -57,7 +57,6 @@ from alfred_refs.tools.arguments import (
     FILTER_KINDS,
     SEMANTIC,
     TOOLS,
-    FilterClause,
     alternatives_of,
     arguments_schema,
     first_shape_error,
@@ -65,7 +64,7 @@ from alfred_refs.tools.arguments import (
 from alfred_refs.tools.call import Call, Setting
 from alfred_refs.tools.errors import foreign_row, invalid_arguments
 from alfred_refs.tools.faults import check_existence
-from alfred_refs.tools.filters import Conditions
+from alfred_refs.tools.filters import Conditions, filter_by_refs
 from alfred_refs.tools.payload import decode_values
 from alfred_refs.tools.preconditions import (
     Expectation,
@@ -897,8 +896,7 @@ def _check_rows(call: Call, required: RequiredRefs) -> None:
     by_table = {table: [r for r, each in pairs if each is table] for _, table in pairs if table}
     keys = call.resolve((ref, table.entity) for table, refs in by_table.items() for ref in refs)
     for table, refs in by_table.items():
-        only = FilterClause(field=table.ref_field, op="in", value=sorted(refs))
-        conditions = Conditions(keys).all_of([only], table)
+        conditions = Conditions(keys).all_of(filter_by_refs(table, sorted(refs)))
         visible = call.session.scalars(select(table.model).where(*conditions)).unique().all()
         missing = sorted({*refs} - {*call.refs_of(visible, table)})
         if missing:

@@ -30,7 +30,6 @@ many comparisons, because no `statement_timeout` stops it here (`Work`).
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import uuid
@@ -71,34 +70,21 @@ from alfred_refs.tools.answers import (
     shape_of,
 )
 from alfred_refs.tools.arguments import (
-    AndGroup,
     DbDelete,
     DbEditList,
     DbUpdate,
-    Filter,
-    FilterClause,
     NewRows,
-    NotGroup,
-    OrGroup,
-    clauses_of,
 )
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
     invalid_arguments,
     invalid_content,
-    invalid_filter,
-    invalid_value,
     mixed_drafts,
     too_many_rows,
     unexpected_row,
 )
-from alfred_refs.tools.filters import (
-    COMPARISONS,
-    Pattern,
-    check_operand,
-    refs_in,
-    texts_in,
-)
+from alfred_refs.tools.filters import BoundFilters
+from alfred_refs.tools.matching import DraftRecord, matching_records
 from alfred_refs.tools.payload import (
     combine_answers,
     draft_changes,
@@ -112,7 +98,7 @@ from alfred_refs.tools.preconditions import (
     split_reach,
 )
 from alfred_refs.tools.rules import Row
-from alfred_refs.tools.serialization import as_shown, restore
+from alfred_refs.tools.serialization import restore
 from alfred_refs.tools.tables import (
     ROW_REF,
     ToolColumn,
@@ -120,313 +106,7 @@ from alfred_refs.tools.tables import (
     ToolTable,
     ToolTables,
     Verb,
-    accept_value,
-    path_of,
 )
-
-_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    **COMPARISONS,
-    "contains": lambda has, operand: all(each in has for each in operand),
-    "ilike": lambda has, operand: operand.matches(has),
-}
-_NULL_OPERATORS = frozenset({"in", "not_in", "is_null", "is_not_null"})  # handle null
-_MAX_WORK = 500_000  # comparisons of JSON values in one call: about half a second
-_VALUES_PER_STEP = 10  # values of an array or list compared in one step
-_LIST_COST = 3  # steps to begin comparing a list
-
-
-class WorkBudget:
-    """Limits the work of filtering drafts in one call, and caches values."""
-
-    def __init__(self) -> None:
-        self._remaining = _MAX_WORK
-        self._values: dict[tuple[str, str], Any] = {}
-        self._operands: dict[tuple[int, int], Any] = {}
-
-    def spend(self, amount: int, field: str) -> None:
-        """Count work for a filter.
-
-        Raises:
-            ToolError: the call has used its budget.
-        """
-        self._remaining -= amount
-        if self._remaining < 0:
-            raise invalid_filter(
-                field,
-                "takes more comparisons in drafts than one call may make",
-                "name fewer drafts, or give fewer values or patterns",
-            )
-
-    def value(self, record: DraftRecord, column: ToolColumn) -> Any:
-        """Return a record's value of a column, converted for comparison once."""
-        cache_key = record.name, column.name
-        if cache_key not in self._values:
-            self._values[cache_key] = comparable_value(record.value(column))
-        return self._values[cache_key]
-
-    def operand(self, clause: FilterClause, column: ToolColumn) -> Any:
-        """Return the operand of a clause, converted once.
-
-        Raises:
-            ToolError: the clause cannot be evaluated.
-        """
-        cache_key = id(clause), id(column)  # ids are stable: both live as long as the call
-        if cache_key not in self._operands:
-            operand = comparable_value(check_operand(clause, column))
-            if clause.op == "ilike":
-                self.spend(len(operand), clause.field)
-                operand = Pattern(operand)
-            self._operands[cache_key] = operand
-        return self._operands[cache_key]
-
-
-@dataclass(frozen=True, slots=True)
-class DraftRecord:
-    """The content of a draft, or of a row nested in one.
-
-    Attributes:
-        table: the table of the row that it will become.
-        content: JSON values by attribute; by relationship, nested objects or refs of rows.
-        name: its name in errors: the draft's ref, or a path from it.
-        ref: the draft's ref; `None` for nested rows.
-        saved_refs: refs of drafts that have been saved -> the refs of their rows.
-    """
-
-    table: ToolTable
-    content: Mapping[str, Any]
-    name: str
-    ref: str | None = None
-    saved_refs: Mapping[str, str] = field(default_factory=dict)
-
-    def json_value(self, column: ToolColumn) -> Any:
-        """Return the content of a column as JSON, with current refs of saved drafts."""
-        if column.own and self.ref is not None:
-            return self.ref
-        value = self.content.get(column.name)
-        if value is None and column.key is not None:
-            value = self._related_ref(column.name)
-        return self.current_refs(value) if column.key is not None else value
-
-    def value(self, column: ToolColumn) -> Any:
-        """Return the Python value of a column.
-
-        Raises:
-            ToolError: the content does not fit the column, for example after a migration.
-        """
-        json_value = self.json_value(column)
-        if column.values.family == "opaque":
-            return json_value
-        return accept_value(column.values.accept, f"{self.name}.{column.name}", json_value)
-
-    def current_refs(self, refs: Any) -> Any:
-        """Replace the refs of saved drafts by the refs of their rows."""
-        if isinstance(refs, list):
-            return [self.current_refs(each) for each in refs]
-        return self.saved_refs.get(refs, refs) if isinstance(refs, str) else refs
-
-    def _related_ref(self, name: str) -> str | None:
-        """Return the ref for a foreign key column, from the relationship that will write it."""
-        names = (n for n, columns in self.table.references().items() if columns == [name])
-        values = (self.content.get(each) for each in names)
-        return next((each for each in values if isinstance(each, str)), None)
-
-    def related_records(self, name: str) -> list[DraftRecord | str] | None:
-        """Return related rows as records or refs; `None` if the content lacks the relationship."""
-        if name not in self.content:
-            return None if self._has_reference(name) else []
-        content = self.content[name]
-        items = content if isinstance(content, list) else [] if content is None else [content]
-        path, target = f"{self.name}.{name}", self.table.targets[name]
-        if not all(isinstance(each, dict | str) for each in items):
-            raise invalid_value(path, "objects: values by column")
-        return [
-            self.current_refs(each)
-            if isinstance(each, str)
-            else DraftRecord(target, each, f"{path}[{n}]", saved_refs=self.saved_refs)
-            for n, each in enumerate(items, start=1)
-        ]
-
-    def _has_reference(self, name: str) -> bool:
-        """Return whether a many-to-one relationship is set, by its foreign key or directly.
-
-        A nested row counts as referring to its outer row, although its content does not contain
-        it.
-        """
-        names = self.table.references().get(name, ())
-        nothing = None if self.ref is not None else ""
-        return any(self.content.get(each, nothing) is not None for each in names)
-
-
-def matching_records(
-    records: Iterable[DraftRecord], filters: Sequence[Filter]
-) -> list[DraftRecord]:
-    """Return the records that match all filters."""
-    work = WorkBudget()
-    # each filter is evaluated, to report an error in it even if an earlier one is false
-    results = [(record, [_evaluate(each, record, work) for each in filters]) for record in records]
-    return [record for record, evaluated in results if all(evaluated)]
-
-
-def _evaluate(given: Filter, record: DraftRecord, work: WorkBudget) -> bool | None:
-    """Evaluate a filter; return `None` where SQL yields NULL."""
-    match given:
-        case AndGroup():
-            return _and([_evaluate(each, record, work) for each in given.all_of])
-        case OrGroup():
-            return _not(_and([_not(_evaluate(each, record, work)) for each in given.any_of]))
-        case NotGroup():
-            return _not(_evaluate(given.negated, record, work))
-        case FilterClause():
-            return _evaluate_path(given, path_of(given.field, record.table), record, work)
-
-
-def _and(parts: Sequence[bool | None]) -> bool | None:
-    if False in parts:
-        return False
-    return None if None in parts else True
-
-
-def _not(part: bool | None) -> bool | None:
-    return None if part is None else not part
-
-
-def _evaluate_path(
-    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: WorkBudget
-) -> bool | None:
-    work.spend(5, clause.field)
-    name, *rest = path
-    if rest:
-        return _nested_match(clause, path, record, work)
-    if name == ROW_REF and record.table.own is None:
-        return _is_row(clause, record)
-    return _evaluate_clause(clause, record.table.column(name), record, work)
-
-
-def _evaluate_clause(
-    clause: FilterClause, column: ToolColumn, record: DraftRecord, work: WorkBudget
-) -> bool | None:
-    """Evaluate a clause on a record's value of a column."""
-    operand, value = work.operand(clause, column), work.value(record, column)
-    if clause.op in ("in", "not_in"):
-        work.spend(len(operand) // _VALUES_PER_STEP, clause.field)
-    if column.key is not None:
-        operand = record.current_refs(operand)
-    if value is None or operand is None or clause.op in _NULL_OPERATORS:
-        return _compare_null(clause, operand, value)
-    if clause.op == "contains" and column.values.family == "json":
-        return _Containment(work, clause.field).contains(value, operand)
-    work.spend(_cost(clause.op, value, operand), clause.field)
-    return _COMPARISONS[clause.op](value, operand)
-
-
-def _cost(op: str, value: Any, operand: Any) -> int:
-    """Return the cost of a comparison."""
-    if op == "contains":
-        return int(len(value) * len(operand)) // _VALUES_PER_STEP
-    return int(operand.cost(value)) if op == "ilike" else 0
-
-
-def _nested_match(
-    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: WorkBudget
-) -> bool:
-    """Return whether a nested row matches the rest of a path."""
-    name, *rest = path
-    records = record.related_records(name)
-    nested = [each for each in records or () if isinstance(each, DraftRecord)]
-    if records is None or len(nested) < len(records):
-        raise invalid_filter(
-            clause.field,
-            f"asks for {name!r}, which is not all part of the draft {record.name!r}",
-            "leave it out, or read the draft by its ref alone",
-        )
-    return True in [_evaluate_path(clause, rest, each, work) for each in nested]
-
-
-def _is_row(clause: FilterClause, record: DraftRecord) -> bool:
-    """Return whether the refs of a clause include a draft of a class with a composite key."""
-    refs = clause.value if isinstance(clause.value, list) else [clause.value]
-    return (record.ref in refs) is (clause.op in ("=", "in"))
-
-
-def _compare_null(clause: FilterClause, operand: Any, value: Any) -> bool | None:
-    """Evaluate an operator for null, or a list that may contain null."""
-    if clause.op in ("is_null", "is_not_null"):
-        return (value is None) is operand
-    if clause.op in ("in", "not_in"):
-        is_in = _is_in(value, operand)
-        return is_in if clause.op == "in" else _not(is_in)
-    if operand is None:
-        return (value is None) == (clause.op == "=")
-    return None
-
-
-def comparable_value(value: Any) -> Any:
-    """Return a value that compares as in PostgreSQL: `timetz` is equal only in the same zone."""
-    if isinstance(value, list):
-        return [comparable_value(each) for each in value]
-    if not isinstance(value, dt.time) or value.tzinfo is None:
-        return value
-    offset = value.utcoffset() or dt.timedelta()
-    time_of_day = dt.timedelta(
-        0, 60 * (60 * value.hour + value.minute) + value.second, value.microsecond
-    )
-    return time_of_day - offset, -offset
-
-
-def _is_in(value: Any, values: Sequence[Any]) -> bool | None:
-    """Return whether a value is in a list; `None` (unknown) for null and a list without null."""
-    if value is None:
-        return True if None in values else None
-    return value in values
-
-
-@dataclass(frozen=True, slots=True)
-class _Containment:
-    """Evaluates PostgreSQL's `@>` on JSON values.
-
-    Attributes:
-        work: counts the cost of comparisons.
-        field: the field of the filter, for errors.
-    """
-
-    work: WorkBudget
-    field: str
-
-    def contains(self, document: Any, part: Any) -> bool:
-        """Return whether a document contains another.
-
-        A list contains a scalar element of it only at the top level.
-        """
-        if isinstance(document, list) and not isinstance(part, dict | list):
-            return self._contains(document, [part])
-        return self._contains(document, part)
-
-    def _contains(self, document: Any, part: Any) -> bool:
-        """Return whether a JSON value contains another of its kind."""
-        self.work.spend(1, self.field)
-        if isinstance(document, dict) and isinstance(part, dict):
-            return all(n in document and self._contains(document[n], v) for n, v in part.items())
-        if isinstance(document, list) and isinstance(part, list):
-            return self._contains_all(document, part)
-        return _typed(document) == _typed(part)
-
-    def _contains_all(self, document: Sequence[Any], part: Sequence[Any]) -> bool:
-        self.work.spend(_LIST_COST + (len(document) + len(part)) // _VALUES_PER_STEP, self.field)
-        scalars = {_typed(each) for each in document if not _is_nested(each)}
-        nested = [each for each in document if _is_nested(each)]
-        return all(_typed(each) in scalars for each in part if not _is_nested(each)) and all(
-            any(self._contains(each, item) for each in nested) for item in part if _is_nested(item)
-        )
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list)
-
-
-def _typed(value: Any) -> tuple[bool, Any]:
-    """Return a value with its type for comparison, because `True` equals 1 in Python."""
-    return isinstance(value, bool), as_shown(value)
-
 
 STATE = "_draft"
 """The field of a row with the state of a draft."""
@@ -448,22 +128,19 @@ class DraftRecords:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def draft_records(
-    call: Call, drafts: Iterable[Draft], table: ToolTable, filters: Iterable[Filter] = ()
-) -> DraftRecords:
+def draft_records(call: Call, drafts: Iterable[Draft], bound: BoundFilters) -> DraftRecords:
     """Return the records of pending drafts: at most one round trip for all they refer to.
 
     Args:
         call: the call that reads them.
-        drafts: drafts of the table's entity.
-        table: the table; drafts of other classes of the entity are left out.
-        filters: filters whose refs are compared with refs in drafts.
+        drafts: drafts of the entity of the filters' table; drafts of other classes are left out.
+        bound: the filters; their refs are compared with refs in drafts.
     """
+    table = bound.table
     of_table = (draft for draft in drafts if is_draft_of(table, draft))
     own = sorted(of_table, key=lambda draft: draft_number(draft.ref))
     drafts_by_ref = {draft.ref: draft for draft in own}
-    others = (each for each in clauses_of(filters) if each.field != table.ref_field)
-    texts = [text for clause in others for text in texts_in(clause)]
+    texts = [text for clause in bound.clauses if not clause.is_own for text in clause.refs]
     texts += (text for draft in own for text in _refs_in(table, draft.content))
     missing = [
         text
@@ -699,7 +376,7 @@ def draft_answer(
     call: Call, table: ToolTable, drafts: Sequence[Draft], room: Room, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the answer of a write of drafts."""
-    records = draft_records(call, drafts, table)
+    records = draft_records(call, drafts, BoundFilters(table))
     rendering = call.rendering([], shape := shape_of(table, None))
     rows = DraftRows(call, rendering, records.labels, whole=True)
     rows_json = room.fill(
@@ -717,13 +394,14 @@ class DraftWriter:
 
     Args:
         call: the call.
-        table: the table of the drafts.
+        bound: its filters.
         named: the pending drafts that the filters name, by ref.
     """
 
-    def __init__(self, call: Call, table: ToolTable, named: Mapping[str, Draft]) -> None:
+    def __init__(self, call: Call, bound: BoundFilters, named: Mapping[str, Draft]) -> None:
         self._call = call
-        self._table = table
+        self._bound = bound
+        self._table = bound.table
         self._drafts = named
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
@@ -759,17 +437,17 @@ class DraftWriter:
         Raises:
             ToolError: rows may match too, or a filter cannot be evaluated on drafts.
         """
-        table, filters = self._table, arguments.filters
-        keys = self._call.resolve(refs_in(filters, table, self._drafts))
-        conditions = self._call.conditions(keys, self._drafts).all_of(filters, table)
+        bound = self._bound
+        keys = self._call.resolve(bound.refs(self._drafts))
+        conditions = self._call.conditions(keys, self._drafts).all_of(bound)
         if not sqla.is_false(and_(true(), *conditions)):
             raise mixed_drafts(tool, list(self._drafts))
-        records = draft_records(self._call, self._drafts.values(), table, filters).records
-        matching = matching_records(records, filters)
+        records = draft_records(self._call, self._drafts.values(), bound).records
+        matching = matching_records(records, bound)
         most = self._call.setting.max_written
         if len(matching) > most:
             raise too_many_rows(tool, most)
-        reach, expect = split_reach(arguments, table, self._call.setting.expect)
+        reach, expect = split_reach(arguments, bound, self._call.setting.expect)
         for record in matching:
             for column, expected, actual in self._differences(record, expect):
                 raise unexpected_row(record.name, column, actual, expected)
@@ -878,7 +556,7 @@ class DraftLists:
             [draft] = self._call.conversation.edit_drafts(
                 given, versions={draft.ref: draft.version}
             )
-        found = draft_records(self._call, [draft], table)
+        found = draft_records(self._call, [draft], BoundFilters(table))
         rendering = self._call.rendering([], shape := shape_of(table, None))
         rows = DraftRows(self._call, rendering, found.labels, whole=True)
         [shown] = [rows.row(record, shape) for record in found.records]

@@ -1,21 +1,24 @@
-"""Filter language: patterns, checks, limits, SQL conditions.
+"""Filter language: conditions of a model, bound to tables and turned into SQL.
 
-A model's filters pass through three steps, the same for reading, updating and deleting:
+A model's filters pass through two steps, the same for reading, updating and deleting:
 
-1. `check_budget` refuses a call that would take the database too long: too many conditions, paths,
-   columns or drafts.
-2. `check_filters` refuses a condition that cannot be evaluated: an unknown column, a path that
-   ends at a relationship, an operator or a value that does not fit the column. This happens before
-   refs are resolved and hooks are called. Conditions are never ignored.
-3. `Conditions` makes SQLAlchemy expressions:
+1. `bind_filters` walks them once: each path leads to a column, each value becomes a Python value,
+   and refs are noted. A condition that cannot be evaluated is refused: an unknown column, a path
+   that ends at a relationship, an operator or a value that does not fit the column. So is a call
+   that would take the database too long. Conditions are never ignored.
+2. `Conditions` makes SQLAlchemy expressions of the result, once the refs are resolved:
 
 >>> recipes = toolset.tables.by_name("recipes")
->>> only = [FilterClause(field="servings", op=">", value=2)]
->>> [condition] = Conditions(keys={}).all_of(only, recipes)
+>>> only = FilterClause(field="servings", op=">", value=2)
+>>> bound = bind_filters(DbRead(table="recipes", filters=[only]), recipes)
+>>> [condition] = Conditions(keys={}).all_of(bound)
 >>> print(condition)
 recipes.servings > :servings_1
->>> related = [FilterClause(field="lines.text", op="ilike", value="%onion%")]
->>> [condition] = Conditions(keys={}).all_of(related, recipes)
+>>> related = FilterClause(field="lines.recipe_id", op="=", value="recipe_1")
+>>> bound = bind_filters(DbRead(table="recipes", filters=[related]), recipes)
+>>> list(bound.refs())
+[('recipe_1', 'recipe')]
+>>> [condition] = Conditions(keys={("recipe_1", "recipe"): uuid.UUID(int=1)}).all_of(bound)
 >>> str(condition).startswith("EXISTS (SELECT 1")
 True
 
@@ -23,19 +26,17 @@ A condition on related rows is an EXISTS, so that no row is returned twice. `=` 
 list, is IS NULL. As in SQL, other comparisons with a null column are not true, and neither are
 their negations.
 
-`Pattern` evaluates ILIKE patterns on the content of drafts, in time linear in the text.
-
-Limits: drafts are not rows; `drafts` evaluates the same filters on them. Conditions that hooks add
-are not counted.
+Limits: drafts are not rows; `matching` evaluates the same filters on them. Conditions that hooks
+add are not counted.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import operator
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, cast
 
 from sqlalchemy import (
     ColumnElement,
@@ -68,148 +69,19 @@ from alfred_refs.tools.arguments import (
     AndGroup,
     Arguments,
     DbCreate,
-    DbDelete,
     DbEditList,
     DbRead,
-    DbUpdate,
     Filter,
     FilterClause,
     NotGroup,
+    Operator,
     OrGroup,
-    clauses_of,
     over_budget,
-    signed_clauses,
 )
 from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
 from alfred_refs.tools.rules import Reading
 from alfred_refs.tools.serialization import has_integer_text, text_as_integers
 from alfred_refs.tools.tables import ToolColumn, ToolTable, accept_value, path_of
-
-_ANY_CHARACTER = None
-
-# how many fit into one step: the time that comparing two JSON values takes
-_LETTERS_PER_STEP = 3  # compared in Python
-_FAST_LETTERS_PER_STEP = 50  # compared in C
-_PIECES_PER_STEP = 3
-
-
-class Pattern:
-    """An ILIKE pattern, parsed once for all texts.
-
-    The pieces between its `%` are searched from left to right, each after the end of the previous
-    piece. The first match of a piece suffices, so there is no backtracking.
-
-    Args:
-        pattern: the pattern; it must not end in a single backslash.
-    """
-
-    def __init__(self, pattern: str) -> None:
-        self._length = len(pattern)
-        self._first, *others = pieces = _pieces(_lower_case(pattern))
-        self._count = len(pieces)
-        self._is_plain = all(each.letters is not None for each in pieces)
-        self._last = others.pop() if others else None
-        self._between = others
-
-    def matches(self, text: str) -> bool:
-        """Return whether a text matches the pattern, ignoring case."""
-        text, first, last = _lower_case(text), self._first, self._last
-        if last is None:
-            return len(text) == len(first) and first.matches_at(text, 0)
-        at, end = len(first), len(text) - len(last)
-        if at > end or not first.matches_at(text, 0) or not last.matches_at(text, end):
-            return False
-        for piece in self._between:
-            place = piece.find(text, at, end)
-            if place is None:
-                return False
-            at = place + len(piece)
-        return True
-
-    def cost(self, text: str) -> int:
-        """Return the cost of matching a text, in comparisons of JSON values."""
-        if text.isascii() and self._is_plain:
-            return (
-                len(text) // _FAST_LETTERS_PER_STEP
-                + min(self._count, len(text)) // _PIECES_PER_STEP
-            )
-        wide = 1 + self._length // 1_000  # masks are long integers
-        return len(text) * wide // _LETTERS_PER_STEP
-
-
-class Piece:
-    """The part of a pattern between two `%`.
-
-    Args:
-        characters: the characters in lower case; `None` for any character.
-
-    Attributes:
-        letters: the piece as text; `None` if it has a wildcard.
-    """
-
-    def __init__(self, characters: Sequence[str | None]) -> None:
-        self._characters = characters
-        letters = [char for char in characters if char is not _ANY_CHARACTER]
-        self.letters = "".join(letters) if len(letters) == len(characters) else None
-        self._anywhere, self._places = (
-            (0, {}) if self.letters is not None else _bit_masks(characters)
-        )
-
-    def __len__(self) -> int:
-        return len(self._characters)
-
-    def matches_at(self, text: str, at: int) -> bool:
-        """Return whether the piece matches a text at a position."""
-        if self.letters is not None:
-            return text.startswith(self.letters, at)
-        return all(
-            char in (_ANY_CHARACTER, text[n]) for n, char in enumerate(self._characters, start=at)
-        )
-
-    def find(self, text: str, start: int, end: int) -> int | None:
-        """Return the first position of the piece in a part of a text."""
-        if self.letters is not None:
-            place = text.find(self.letters, start, end)
-            return None if place < 0 else place
-        anywhere, places = self._anywhere, self._places
-        reached, whole = 0, 1 << (len(self) - 1)
-        for at in range(start, end):
-            reached = (reached << 1 | 1) & places.get(text[at], anywhere)
-            if reached & whole:
-                return at - len(self) + 1
-        return None
-
-
-def _lower_case(text: str) -> str:
-    """Return a text in lower case, without characters whose lower case is longer."""
-    if text.isascii():
-        return text.lower()
-    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
-
-
-def _pieces(pattern: str) -> list[Piece]:
-    pieces: list[list[str | None]] = [[]]
-    for part in re.findall(r"\\.|.", pattern, re.DOTALL):
-        if part == "%":
-            pieces.append([])
-        else:
-            pieces[-1].append(_ANY_CHARACTER if part == "_" else part[-1])
-    return [Piece(each) for each in [pieces[0], *filter(None, pieces[1:-1]), *pieces[1:][-1:]]]
-
-
-def _bit_masks(characters: Sequence[str | None]) -> tuple[int, Mapping[str, int]]:
-    """Return the bits of wildcards, and of each character, by position in the piece.
-
-    The search keeps its states in one integer and shifts it for each character (Shift-And
-    algorithm).
-    """
-    anywhere = sum(1 << n for n, char in enumerate(characters) if char is _ANY_CHARACTER)
-    places = dict.fromkeys(filter(None, characters), anywhere)
-    for n, char in enumerate(characters):
-        if char is not _ANY_CHARACTER:
-            places[char] |= 1 << n
-    return anywhere, places
-
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -230,45 +102,140 @@ _REF_OPERATORS = (*_EQUALITIES, "in", "not_in")  # for refs of rows with a compo
 _TEXT = values_of(Text(), None)
 
 
-def check_filters(arguments: Arguments, table: ToolTable, *, has_search: bool = True) -> None:
-    """Check every condition of a call.
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A condition whose column and value are known.
+
+    Attributes:
+        field: the path to the column, as the model wrote it.
+        op: the operator.
+        relationships: the relationships on the path.
+        table: the table at the end of the path.
+        column: the column; `None` for the refs of rows with a composite key.
+        value: for `is_null` and `is_not_null`, whether null matches; for `in` and `not_in` a list,
+            with `None` in it if null was; for `contains` a list or a JSON document; for `ilike` a
+            pattern; otherwise a value, which is `None` only for equality operators. Refs are text.
+        refs: the refs in the value.
+        is_own: whether it compares the refs of the rows that are filtered.
+        negated: whether it excludes what it names: by its operator, or by an odd number of `not`.
+    """
+
+    field: str
+    op: Operator
+    relationships: tuple[str, ...]
+    table: ToolTable
+    column: ToolColumn | None
+    value: Any
+    refs: tuple[str, ...]
+    is_own: bool
+    negated: bool
+
+    @property
+    def entity(self) -> str:
+        """The required entity of its refs."""
+        column = self.column
+        return self.table.entity if column is None or column.entity is None else column.entity
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several conditions combined, or one negated.
+
+    Attributes:
+        by: how they are combined.
+        parts: the conditions; one for `"not"`.
+    """
+
+    by: Literal["and", "or", "not"]
+    parts: tuple[Clause | Group, ...]
+
+
+Bound = Clause | Group
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFilters:
+    """The filters of a call.
+
+    Attributes:
+        table: the table whose rows are filtered.
+        filters: all of these must hold.
+        or_filters: and at least one of these, if any.
+        clauses: their conditions, including those in groups.
+    """
+
+    table: ToolTable
+    filters: tuple[Bound, ...] = ()
+    or_filters: tuple[Bound, ...] = ()
+    clauses: tuple[Clause, ...] = ()
+
+    def refs(self, drafts: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+        """Yield the refs of rows, each with the required entity.
+
+        Args:
+            drafts: refs of drafts. They are skipped where they select rows of the table; elsewhere
+                only rows can be named.
+        """
+        for clause in self.clauses:
+            skipped = drafts if clause.is_own and not clause.negated else ()
+            yield from ((ref, clause.entity) for ref in clause.refs if ref not in skipped)
+
+    def row_refs(self) -> list[str]:
+        """Return the refs that select rows of the table itself."""
+        return [
+            ref for each in self.clauses if each.is_own and not each.negated for ref in each.refs
+        ]
+
+    def names_rows(self) -> bool:
+        """Return whether only rows that refs name, or that refer to named rows, can match."""
+        return any(_names_rows(each, negated=False) for each in self.filters)
+
+
+def _names_rows(bound: Bound, *, negated: bool) -> bool:
+    if isinstance(bound, Clause):
+        values = bound.value if isinstance(bound.value, list) else [bound.value]
+        return bool(bound.refs) and not bound.negated and not {*values} - {*bound.refs}
+    if bound.by == "not":
+        return _names_rows(bound.parts[0], negated=not negated)
+    named = (_names_rows(each, negated=negated) for each in bound.parts)
+    return any(named) if (bound.by == "and") is not negated else all(named)  # as De Morgan says
+
+
+def bind_filters(
+    arguments: Arguments,
+    table: ToolTable,
+    *,
+    has_search: bool = True,
+    can_contain: Callable[[], bool] = lambda: True,
+) -> BoundFilters:
+    """Bind the filters of a call to a table.
 
     Args:
-        arguments: the arguments of the call.
-        table: the table of the call.
+        arguments: the arguments of the call. A semantic search of a read is left out: a hook
+            answers it.
+        table: the table whose rows are filtered.
         has_search: whether a hook of the table implements semantic search; otherwise its operator
             and field are unknown.
+        can_contain: returns whether the database supports `contains`; only PostgreSQL does.
 
     Raises:
-        ToolError: a condition cannot be evaluated.
+        ToolError: a condition cannot be evaluated, or there are too many.
     """
     if isinstance(arguments, DbCreate | DbEditList):
-        return
-    filters: Sequence[Filter] = arguments.filters
+        return BoundFilters(table)
+    filters, or_filters = arguments.filters, list[Filter]()
     if isinstance(arguments, DbRead):
-        # semantic searches are for hooks, and are checked separately
-        plain = (each for each in arguments.filters if not is_semantic(each))
-        filters = [*plain, *arguments.or_filters]
-    for clause, negated in signed_clauses(filters):
-        check_clause(clause, table, negated=negated, has_search=has_search)
+        filters = [each for each in filters if not is_semantic(each)]
+        or_filters = arguments.or_filters
+    binder = _Binder(table, has_search, can_contain)
+    all_of, any_of = (tuple(map(binder.bind, each)) for each in (filters, or_filters))
+    return BoundFilters(table, all_of, any_of, tuple(binder.clauses))
 
 
-def check_dialect(arguments: Arguments, dialect: str) -> None:
-    """Check that the database supports the operators of a call's filters; only PostgreSQL has all.
-
-    Raises:
-        ToolError: it does not.
-    """
-    if dialect == "postgresql" or isinstance(arguments, DbCreate | DbEditList):
-        return
-    others = arguments.or_filters if isinstance(arguments, DbRead) else []
-    for clause in clauses_of([*arguments.filters, *others]):
-        if clause.op == "contains":
-            raise invalid_filter(
-                clause.field,
-                "cannot be 'contains' in this database",
-                "read the rows and compare them",
-            )
+def filter_by_refs(table: ToolTable, refs: Iterable[str]) -> BoundFilters:
+    """Return a filter that selects rows of a table by their refs."""
+    only = FilterClause(field=table.ref_field, op="in", value=[*refs])
+    return bind_filters(DbRead(table=table.name, filters=[only]), table)
 
 
 def is_semantic(given: object) -> bool:
@@ -276,37 +243,94 @@ def is_semantic(given: object) -> bool:
     return isinstance(given, FilterClause) and given.field == SEMANTIC and given.op == "similar"
 
 
-def check_clause(
-    clause: FilterClause, table: ToolTable, *, negated: bool, has_search: bool = True
-) -> None:
-    """Check one condition on rows of a table.
+class _Binder:
+    """Binds the filters of one call, and counts them; see `bind_filters`."""
 
-    Args:
-        clause: the condition.
-        table: the table.
-        negated: whether it excludes the rows that it names.
-        has_search: as for `check_filters`.
+    def __init__(
+        self, table: ToolTable, has_search: bool, can_contain: Callable[[], bool]
+    ) -> None:
+        self.clauses: list[Clause] = []
+        self._table = table
+        self._has_search = has_search
+        self._can_contain = can_contain
+        self._conditions = 0
+        self._steps = 0
+        self._drafts: set[str] = set()
 
-    Raises:
-        ToolError: it cannot be evaluated.
-    """
-    *path, name = path_of(clause.field, table)
-    for at, step in enumerate(path, start=1):
-        table = _target(clause, table, step, path[:at])
-    if has_search and (name == SEMANTIC or clause.op == "similar"):
-        raise _misplaced_search(clause)
-    if name == table.row_ref:
-        _check_row_ref(clause, table)
-        return
-    column = table.columns.get(name)
-    if column is None:
-        raise _no_column(clause, table, name)
-    check_operand(clause, column)
-    is_ref = column.key is not None and not column.key.array
-    # "" is read as null, so excluding it would match every row that has a value
-    if negated and is_ref and "" in texts_in(clause, empty=True):
-        raise invalid_filter(
-            clause.field, "says which row it is not by an empty text", "give a ref, or null"
+    def bind(self, given: Filter, depth: int = 0, *, negated: bool = False) -> Bound:
+        """Return a filter bound to the table.
+
+        Args:
+            given: the filter.
+            depth: the number of groups around it.
+            negated: whether the number of `not` around it is odd.
+        """
+        if isinstance(given, FilterClause):
+            self._count(given)
+            clause = self._clause(given, negated=negated)
+            self.clauses.append(clause)
+            return clause
+        _GROUPS.check(depth + 1)
+        match given:
+            case AndGroup():
+                parts = [self.bind(each, depth + 1, negated=negated) for each in given.all_of]
+                return Group("and", tuple(parts))
+            case OrGroup():
+                parts = [self.bind(each, depth + 1, negated=negated) for each in given.any_of]
+                return Group("or", tuple(parts))
+            case NotGroup():
+                part = self.bind(given.negated, depth + 1, negated=not negated)
+                return Group("not", (part,))
+
+    def _count(self, clause: FilterClause) -> None:
+        """Count a condition before it is looked at.
+
+        Raises:
+            ToolError: the call has too many.
+        """
+        steps = clause.field.count(".")
+        self._conditions += 1 + _values(clause.value)
+        self._steps += steps
+        self._drafts.update(text for text in texts_in(clause) if parse_draft_ref(text))
+        _CONDITIONS.check(self._conditions)
+        _PATH.check(steps + 1)
+        _STEPS.check(self._steps)
+        _DRAFTS.check(len(self._drafts))
+        _DECISIONS.check(self._conditions * len(self._drafts))
+
+    def _clause(self, clause: FilterClause, *, negated: bool) -> Clause:
+        table = self._table
+        *path, name = path_of(clause.field, table)
+        for at, step in enumerate(path, start=1):
+            table = _target(clause, table, step, path[:at])
+        if self._has_search and (name == SEMANTIC or clause.op == "similar"):
+            raise _misplaced_search(clause)
+        if name == table.row_ref:
+            column = None
+            value = _row_refs(clause, table)
+        else:
+            column = table.columns.get(name)
+            if column is None:
+                raise _no_column(clause, table, name)
+            value = _operand(clause, column)
+        if clause.op == "contains" and not self._can_contain():
+            raise invalid_filter(
+                clause.field,
+                "cannot be 'contains' in this database",
+                "read the rows and compare them",
+            )
+        negated = negated is not (clause.op in NEGATIONS)
+        # "" is read as null, so excluding it would match every row that has a value
+        is_ref = column is not None and column.key is not None and not column.key.array
+        if negated and is_ref and "" in texts_in(clause):
+            raise invalid_filter(
+                clause.field, "says which row it is not by an empty text", "give a ref, or null"
+            )
+        takes_refs = column is None or column.entity is not None
+        refs = tuple(text for text in texts_in(clause) if text) if takes_refs else ()
+        is_own = not path and name == table.ref_field
+        return Clause(
+            clause.field, clause.op, tuple(path), table, column, value, refs, is_own, negated
         )
 
 
@@ -355,8 +379,8 @@ def _misplaced_search(clause: FilterClause) -> ToolError:
     )
 
 
-def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
-    """Check a condition on refs of rows with a composite key: it must name rows."""
+def _row_refs(clause: FilterClause, table: ToolTable) -> list[str]:
+    """Return the refs that a condition on rows with a composite key names: at least one."""
     if clause.op not in _REF_OPERATORS:
         raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
     _check_value(clause)
@@ -368,15 +392,11 @@ def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
             "names something else than rows",
             f"give the _ref of a row, such as '{table.entity}_1', or a list of them for 'in'",
         )
+    return [*values]
 
 
-def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
-    """Return the operand of a clause as a Python value.
-
-    Returns:
-        for `is_null` and `is_not_null`, whether null matches; for `in` and `not_in` a list, with
-        `None` in it if null was; for `contains` a list or a JSON document; for `ilike` a pattern;
-        otherwise a value, which is `None` only for equality operators.
+def _operand(clause: FilterClause, column: ToolColumn) -> Any:
+    """Return the value of a clause as a Python value; see `Clause`.
 
     Raises:
         ToolError: the operator or the value does not fit the column.
@@ -407,10 +427,10 @@ def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
     return value
 
 
-def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
+def texts_in(clause: FilterClause) -> list[str]:
     """Return the texts in a clause's value."""
     values = clause.value if isinstance(clause.value, list) else [clause.value]
-    return [each for each in values if isinstance(each, str) and (each or empty)]
+    return [each for each in values if isinstance(each, str)]
 
 
 def _check_value(clause: FilterClause) -> None:
@@ -486,6 +506,15 @@ class Budget(NamedTuple):
     most: int
     remedy: str
 
+    def check(self, count: int) -> None:
+        """Check a count.
+
+        Raises:
+            ToolError: it exceeds the maximum.
+        """
+        if count > self.most:
+            raise over_budget(*self)
+
 
 _CONDITIONS = Budget(
     "conditions and values in its filters", 1_000, "ask for less, in several calls if need be"
@@ -511,55 +540,24 @@ _DECISIONS = Budget(
 
 
 def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> None:
-    """Check that a call stays within its budgets.
+    """Check how much a call asks for, except its filters, which `bind_filters` counts.
 
     Raises:
-        ToolError: the call exceeds one.
+        ToolError: it is too much.
     """
     if isinstance(arguments, DbCreate):
         rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]
         if len(rows) > most_written:
             raise too_many_rows("db_create", most_written)
-        return
-    if isinstance(arguments, DbEditList):
+    elif isinstance(arguments, DbEditList):
         if len(arguments.edits) > most_written:
             raise too_many_rows("db_edit_list", most_written)
-        return
-    for budget, count in _count_all(arguments, table):
-        if count > budget.most:
-            raise over_budget(*budget)
-
-
-def _count_all(
-    arguments: DbRead | DbUpdate | DbDelete, table: ToolTable
-) -> Iterator[tuple[Budget, int]]:
-    """Yield the counts of a read or write; counting stops when a limit is exceeded."""
-    filters = arguments.filters
-    if isinstance(arguments, DbRead):
-        filters = [*filters, *arguments.or_filters]
-        yield from _count_columns(arguments, table)
-    yield from _count_filters(filters)
-
-
-def _count_columns(arguments: DbRead, table: ToolTable) -> Iterator[tuple[Budget, int]]:
-    columns, order = arguments.columns or [], arguments.order_by or []
-    yield _NAMES, len(columns)
-    yield _PATH, max((name.count(".") + 1 for name in columns), default=0)
-    yield _RELATED, len({path for name in columns for path in _relationships(name, table)})
-    yield _ORDER, 1 if isinstance(order, str) else len(order)
-
-
-def _count_filters(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
-    clauses = list(clauses_of(filters))
-    steps = [clause.field.count(".") for clause in clauses]
-    conditions = len(clauses) + sum(_values(clause.value) for clause in clauses)
-    drafts = {text for clause in clauses for text in texts_in(clause) if parse_draft_ref(text)}
-    yield _CONDITIONS, conditions
-    yield _PATH, max(steps, default=-1) + 1
-    yield _STEPS, sum(steps)
-    yield _GROUPS, max(map(_depth, filters), default=0)
-    yield _DRAFTS, len(drafts)
-    yield _DECISIONS, conditions * len(drafts)
+    elif isinstance(arguments, DbRead):
+        columns, order = arguments.columns or [], arguments.order_by or []
+        _NAMES.check(len(columns))
+        _PATH.check(max((name.count(".") + 1 for name in columns), default=0))
+        _RELATED.check(len({path for name in columns for path in _relationships(name, table)}))
+        _ORDER.check(1 if isinstance(order, str) else len(order))
 
 
 def _relationships(name: str, table: ToolTable) -> Iterator[tuple[str, ...]]:
@@ -577,16 +575,6 @@ def _values(value: Any) -> int:
     if isinstance(value, dict):
         value = list(value.values())
     return sum(1 + _values(each) for each in value) if isinstance(value, list) else 0
-
-
-def _depth(given: Filter) -> int:
-    match given:
-        case AndGroup(all_of=filters) | OrGroup(any_of=filters):
-            return 1 + max(map(_depth, filters))
-        case NotGroup():
-            return 1 + _depth(given.negated)
-        case FilterClause():
-            return 0
 
 
 _YEAR_DIFFERENCE = dt.timedelta(5)  # between drivers' and PostgreSQL's years
@@ -617,7 +605,6 @@ class Conditions:
         keys: the keys of the refs in the filters.
         drafts: the drafts that filters name in the column of a row's own ref; they match no row.
         visible: limits related rows to those that read hooks do not hide.
-        negated: whether the filters are inside a `not`.
     """
 
     def __init__(
@@ -626,54 +613,47 @@ class Conditions:
         drafts: Collection[str] = (),
         *,
         visible: Visible = lambda _table, _entity: (),
-        negated: bool = False,
     ) -> None:
         self._keys = keys
         self._drafts = drafts
         self._visible = visible
-        self._negated = negated
 
-    def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
-        """Return one condition for each filter on rows of a table."""
-        return [self._condition(each, table, table.model) for each in filters]
+    def all_of(self, bound: BoundFilters) -> list[Condition]:
+        """Return conditions that must all hold."""
+        table = bound.table
+        conditions = [self._condition(each, table) for each in bound.filters]
+        if bound.or_filters:
+            conditions.append(or_(*(self._condition(each, table) for each in bound.or_filters)))
+        return conditions
 
-    def _condition(self, given: Filter, table: ToolTable, entity: Any) -> Condition:
-        match given:
-            case AndGroup():
-                return and_(*(self._condition(each, table, entity) for each in given.all_of))
-            case OrGroup():
-                return or_(*(self._condition(each, table, entity) for each in given.any_of))
-            case NotGroup():
-                other = Conditions(
-                    self._keys,
-                    self._drafts,
-                    visible=self._visible,
-                    negated=not self._negated,
-                )
-                return not_(other._condition(given.negated, table, entity))
-            case FilterClause():
-                return self._clause(given, path_of(given.field, table), table, entity)
+    def _condition(self, bound: Bound, table: ToolTable) -> Condition:
+        if isinstance(bound, Clause):
+            return self._clause(bound, bound.relationships, table, table.model)
+        parts = [self._condition(each, table) for each in bound.parts]
+        if bound.by == "not":
+            return not_(parts[0])
+        return and_(*parts) if bound.by == "and" else or_(*parts)
 
     def _clause(
-        self, clause: FilterClause, path: Sequence[str], table: ToolTable, entity: Any
+        self, clause: Clause, path: Sequence[str], table: ToolTable, entity: Any
     ) -> Condition:
-        name, *rest = path
-        if rest:
-            return self._exists_related(clause, name, rest, table, entity)
-        if entity is table.model and name == table.ref_field:
+        """Return the condition on rows of a table, on its class or on an alias."""
+        if path:
+            return self._exists_related(clause, path, table, entity)
+        if clause.is_own:
             of_rows = _without_drafts(self._drafts, clause)
             if isinstance(of_rows, bool):
                 return true() if of_rows else false()
             clause = of_rows
-        if name == table.row_ref:
-            return self._is_row(clause, table, entity)
-        return self._comparison(clause, table.column(name), getattr(entity, name))
+        if clause.column is None:
+            return self._is_row(clause, entity)
+        return self._comparison(clause, clause.column, getattr(entity, clause.column.name))
 
-    def _comparison(self, clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+    def _comparison(self, clause: Clause, column: ToolColumn, attribute: Any) -> Condition:
         """Return the comparison of a column, on the class or on an alias."""
-        value = check_operand(clause, column)
+        value = clause.value
         if column.values.family == "json":
-            return _json_condition(clause.op, attribute, value, negated=self._negated)
+            return _json_condition(clause.op, attribute, value, negated=clause.negated)
         attribute = comparable(attribute)
         if clause.op in NULLS:
             return _is_null(attribute, wanted=value)
@@ -699,9 +679,10 @@ class Conditions:
         return column.key.from_key(self._keys[refs, column.key.entity])
 
     def _exists_related(
-        self, clause: FilterClause, name: str, rest: Sequence[str], table: ToolTable, entity: Any
+        self, clause: Clause, path: Sequence[str], table: ToolTable, entity: Any
     ) -> Condition:
         """Return an EXISTS of related rows that match the rest of a path."""
+        name, *rest = path
         target = table.targets[name]
         other = aliased(target.model)
         condition = and_(self._clause(clause, rest, target, other), *self._visible(target, other))
@@ -712,9 +693,10 @@ class Conditions:
         exists: Condition = relationship.any(condition) if many else relationship.has(condition)
         return exists
 
-    def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
+    def _is_row(self, clause: Clause, entity: Any) -> Condition:
         """Return the condition for rows with composite keys that refs name."""
-        keys = [table.key_parts(self._keys[ref, table.entity]) for ref in texts_in(clause)]
+        table = clause.table
+        keys = [table.key_parts(self._keys[ref, table.entity]) for ref in clause.value]
         if not all(keys):  # a ref for only one column of the key
             raise invalid_filter(
                 clause.field,
@@ -728,12 +710,9 @@ class Conditions:
         return not_(condition) if clause.op in NEGATIONS else condition
 
 
-def read_conditions(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
-    """Return the conditions of a read: filters, or-filters, and conditions from hooks."""
-    arguments = read.arguments
-    asked = conditions.all_of(arguments.filters, table)
-    if arguments.or_filters:
-        asked.append(or_(*conditions.all_of(arguments.or_filters, table)))
+def read_conditions(read: Reading, bound: BoundFilters, conditions: Conditions) -> list[Condition]:
+    """Return the conditions of a read: its filters, and those from hooks."""
+    asked = conditions.all_of(bound)
     if read.or_conditions and asked:
         asked = [or_(and_(*asked), *read.or_conditions)]
     return [*asked, *read.conditions]
@@ -753,84 +732,13 @@ def _exists_in_shared_table(
     return related.where(*is_same, condition).exists()
 
 
-def _without_drafts(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
+def _without_drafts(drafts: Collection[str], clause: Clause) -> Clause | bool:
     """Return a clause on row refs without drafts; a boolean if no row ref is left."""
-    value = clause.value
-    match clause.op:
-        case "=" | "!=" | "neq" if isinstance(value, str) and value in drafts:
-            return clause.op != "="
-        case "in" | "not_in" if isinstance(value, list):
-            rows = [each for each in value if not (isinstance(each, str) and each in drafts)]
-            if value and not rows:
-                return clause.op == "not_in"
-            return clause.model_copy(update={"value": rows})
-    return clause
-
-
-def refs_in(
-    filters: Iterable[Filter], table: ToolTable, drafts: Collection[str] = ()
-) -> Iterator[tuple[str, str]]:
-    """Yield the refs of rows in filters, each with the required entity.
-
-    Args:
-        filters: checked filters on rows of a table.
-        table: the table.
-        drafts: refs of drafts. They are skipped in conditions on a row's own ref; elsewhere only
-            rows can be named.
-    """
-    for clause, negated in signed_clauses(filters):
-        entity = _entity_at(path_of(clause.field, table), table)
-        skipped = drafts if clause.field == table.ref_field and not negated else ()
-        texts = (text for text in texts_in(clause) if text not in skipped)
-        yield from ((text, entity) for text in texts if entity is not None)
-
-
-def row_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
-    """Return the refs by which filters select rows of the table itself."""
-    return [
-        text
-        for clause, negated in signed_clauses(filters)
-        if clause.field == table.ref_field and not negated
-        for text in texts_in(clause)
-    ]
-
-
-def names_rows(filters: Iterable[Filter], table: ToolTable) -> bool:
-    """Return whether filters match only rows that refs name, or rows that refer to named rows."""
-    return any(_names_rows(each, table, negated=False) for each in filters)
-
-
-def _names_rows(given: Filter, table: ToolTable, *, negated: bool) -> bool:
-    match given:
-        case AndGroup() | OrGroup():
-            parts = given.all_of if isinstance(given, AndGroup) else given.any_of
-            named = (_names_rows(each, table, negated=negated) for each in parts)
-            # a negated "or" is an "and"
-            return any(named) if isinstance(given, AndGroup) is not negated else all(named)
-        case NotGroup():
-            return _names_rows(given.negated, table, negated=not negated)
-        case FilterClause():
-            values = given.value if isinstance(given.value, list) else [given.value]
-            return (
-                negated is (given.op in NEGATIONS)
-                and given.op not in NULLS
-                and _entity_at(path_of(given.field, table), table) is not None
-                and all(isinstance(each, str) and each for each in values)
-            )
-
-
-def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
-    """Return the entity of the refs in a column; `None` for a column without refs."""
-    *relationships, name = path
-    target: ToolTable | None = table
-    for each in relationships:
-        target = None if target is None else target.targets.get(each)
-    if target is None:
-        return None
-    if name == target.row_ref:
-        return target.entity
-    column = target.columns.get(name)
-    return column.entity if column is not None else None
+    named = clause.value if isinstance(clause.value, list) else [clause.value]
+    rows = [each for each in named if each not in drafts]
+    if len(rows) == len(named):
+        return clause
+    return replace(clause, value=rows) if rows else clause.op in NEGATIONS
 
 
 # PostgreSQL's `json` has no equality; in other databases documents are text

@@ -65,7 +65,7 @@ from alfred_refs.tools.answers import (
     paths_inside,
     size_of,
 )
-from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
+from alfred_refs.tools.arguments import DbEditList, ListEdit
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import (
     CascadeReport,
@@ -83,6 +83,7 @@ from alfred_refs.tools.errors import (
     unordered_list,
 )
 from alfred_refs.tools.faults import check_existence, refusing_values
+from alfred_refs.tools.filters import filter_by_refs
 from alfred_refs.tools.payload import check_complete, new_records, refs_of_records, update_record
 from alfred_refs.tools.preconditions import differences, item_mismatch
 from alfred_refs.tools.serialization import as_shown
@@ -357,10 +358,9 @@ class ListEditor:
         """
         table, ref = self._table, self._arguments.row
         keys = self._call.resolve([(ref, table.entity)])
-        only = FilterClause(field=table.ref_field, op="=", value=ref)
         visible = self._call.visibility.conditions(table, table.model)
         statement = select(table.model).where(
-            *self._call.conditions(keys).all_of([only], table),
+            *self._call.conditions(keys).all_of(filter_by_refs(table, [ref])),
             *self._call.write_conditions(table),
             *visible,
         )

@@ -71,10 +71,10 @@ from alfred_refs.tools.errors import (
     unexpected_row,
 )
 from alfred_refs.tools.exact import is_exact_on
-from alfred_refs.tools.filters import names_rows, refs_in, row_refs
+from alfred_refs.tools.filters import BoundFilters
 from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, Verb, list_by_name
+from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
 """A label or values by column; for several refs, a list of labels, checked before."""
@@ -124,7 +124,7 @@ class Reach:
 
 
 def split_reach(
-    write: DbUpdate | DbDelete, table: ToolTable, mode: ExpectMode = "required"
+    write: DbUpdate | DbDelete, bound: BoundFilters, mode: ExpectMode = "required"
 ) -> tuple[Reach, Expected]:
     """Split `expect` of a write into the number of rows and the expectations for each row.
 
@@ -134,7 +134,7 @@ def split_reach(
     Raises:
         ToolError: `count` is not a number of rows.
     """
-    expect, by_criteria = write.expect, not names_rows(write.filters, table)
+    expect, table, by_criteria = write.expect, bound.table, not bound.names_rows()
     is_required = by_criteria and mode == "required"
     is_count = isinstance(expect, Mapping) and (by_criteria or COUNT not in table.columns)
     if not (is_count and isinstance(expect, Mapping) and COUNT in expect):
@@ -428,15 +428,21 @@ def _is_statement(table: ToolTable, value: Any) -> bool:
     return value is not None
 
 
-def check_expectations(call: Call, arguments: Arguments) -> Arguments:
+def check_expectations(call: Call, arguments: Arguments, bound: BoundFilters) -> Arguments:
     """Verify `expect` and label fields against the database; return the arguments without them.
+
+    Args:
+        call: the call.
+        arguments: its arguments.
+        bound: its filters.
 
     Raises:
         BadRefError: a ref does not name a row.
         ToolError: a row differs from its expectation, or an expectation is missing.
     """
     expectations: list[Expectation] = []
-    checked = _ExpectationReader(call.setting.tables, expectations).without_labels(arguments)
+    reader = _ExpectationReader(call.setting.tables, bound, expectations)
+    checked = reader.without_labels(arguments)
     verify_expectations(call, expectations)
     return checked
 
@@ -585,13 +591,19 @@ def expectations_of(
     ]
 
 
-def _check_names(table: ToolTable, update: DbUpdate) -> None:
+def _names_drafts(bound: BoundFilters) -> bool:
+    """Return whether filters select drafts, and not rows."""
+    return any(map(parse_draft_ref, bound.row_refs()))
+
+
+def _check_names(bound: BoundFilters, update: DbUpdate) -> None:
     """Check that data of rows contains no relationships, which only drafts may have.
 
     Raises:
         ToolError: the data contains a relationship.
     """
-    if not any(map(parse_draft_ref, row_refs(update.filters, table))):
+    table = bound.table
+    if not _names_drafts(bound):
         for name in update.data.keys() & table.targets.keys() - table.columns.keys():
             usable = [each.name for each in table.columns.values() if each.updatable]
             raise table.unwritable_column(name, usable)
@@ -602,11 +614,15 @@ class _ExpectationReader:
 
     Args:
         tables: the tables that a model may use.
+        bound: the filters of the call.
         expectations: the list to add to.
     """
 
-    def __init__(self, tables: ToolTables, expectations: list[Expectation]) -> None:
+    def __init__(
+        self, tables: ToolTables, bound: BoundFilters, expectations: list[Expectation]
+    ) -> None:
         self._tables = tables
+        self._bound = bound
         self._expectations = expectations
         self._drafts: Collection[str] | None = None  # drafts that data may name; `None` for all
 
@@ -614,11 +630,10 @@ class _ExpectationReader:
         """Return arguments without labels."""
         match arguments:
             case DbUpdate() | DbDelete():
-                named = row_refs(arguments.filters, self._tables.by_name(arguments.table))
-                self._drafts = None if any(map(parse_draft_ref, named)) else ()
+                self._drafts = None if _names_drafts(self._bound) else ()
                 # read-only columns are refused first, as no label would help
-                verb: Verb = "update" if isinstance(arguments, DbUpdate) else "delete"
-                return self._write(self._tables.by_name(arguments.table, verb), arguments)
+                self._bound.table.check("update" if isinstance(arguments, DbUpdate) else "delete")
+                return self._write(self._bound.table, arguments)
             case DbCreate():
                 saved = [ref for new in (arguments, *arguments.also) for ref in new.drafts]
                 self._drafts = None if arguments.draft else saved
@@ -637,17 +652,15 @@ class _ExpectationReader:
     def _write(self, table: ToolTable, write: DbUpdate | DbDelete) -> DbUpdate | DbDelete:
         update = {"expect": self._selected(table, write)}
         if isinstance(write, DbUpdate):
-            _check_names(table, write)
+            _check_names(self._bound, write)
             update["data"] = self._rows(table, write.data)
         return write.model_copy(update=update)
 
     def _selected(self, table: ToolTable, write: DbUpdate | DbDelete) -> Any:
         """Collect the expectations for rows that filters name, and return the others."""
-        selected = row_refs(write.filters, table)
-        others = {
-            ref: entity for ref, entity in refs_in(write.filters, table) if ref not in selected
-        }
-        reach, of_rows = split_reach(write, table)
+        selected = self._bound.row_refs()
+        others = {ref: entity for ref, entity in self._bound.refs() if ref not in selected}
+        reach, of_rows = split_reach(write, self._bound)
         by_ref, expect = _split_expectations(of_rows, table, {*selected, *others})
         if by_ref or others:
             for ref, entity in {**dict.fromkeys(selected, table.entity), **others}.items():

@@ -91,7 +91,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.exact import is_text_needed
 from alfred_refs.tools.faults import check_existence
-from alfred_refs.tools.filters import Condition, Keys, comparable, operand
+from alfred_refs.tools.filters import BoundFilters, Condition, Keys, comparable, operand
 from alfred_refs.tools.rules import Reading, Row
 from alfred_refs.tools.tables import ToolColumn, ToolTable
 
@@ -592,17 +592,20 @@ class TotalsReader:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def answer(self, reading: Reading, totals: Totals, keys: Keys) -> dict[str, Any]:
+    def answer(
+        self, reading: Reading, bound: BoundFilters, totals: Totals, keys: Keys
+    ) -> dict[str, Any]:
         """Return the answer to a read of totals.
 
         Args:
             reading: the reading, after hooks.
+            bound: its filters.
             totals: the aggregates.
             keys: the keys of the refs in the filters.
         """
         most, asked = self._call.setting.limits.rows, reading.arguments.limit
         limit = most if asked is None else min(asked, most)
-        groups = self._read_groups(reading, totals, keys, limit)
+        groups = self._read_groups(reading, bound, totals, keys, limit)
         if keys and not any(count for *_, count in groups):
             reading.notes += check_existence(self._call, keys)
         rendering = self._call.rendering([], shape := Shape(totals.table, totals.groups))
@@ -621,13 +624,13 @@ class TotalsReader:
         )
 
     def _read_groups(
-        self, reading: Reading, totals: Totals, keys: Keys, limit: int
+        self, reading: Reading, bound: BoundFilters, totals: Totals, keys: Keys, limit: int
     ) -> list[Sequence[Any]]:
         """Return groups with their numbers of rows: at most one more than the limit."""
         if reading.empty or (reading.keys is not None and not reading.keys):
             nothing = [0 if each.column is None else None for each in totals.totals]
             return [] if totals.groups else [[*nothing, 0]]
-        conditions = self._call.read_conditions(reading, totals.table, keys)
+        conditions = self._call.read_conditions(reading, bound, keys)
         if reading.keys is not None:
             own = getattr(totals.table.model, totals.table.ref_field)
             conditions.append(own.in_(self._call.statement_keys(reading.keys, totals.table)))

@@ -44,16 +44,14 @@ from alfred_refs.conversation import Draft
 from alfred_refs.mapping import Key, Verbatim, parse_ref
 from alfred_refs.session import Identity, MissingRows
 from alfred_refs.tools.answers import Rendering, Room, Shape, shape_of
-from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
+from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.drafts import (
-    DraftRecord,
     DraftRecords,
     DraftRows,
     draft_number,
     draft_records,
     is_draft_of,
-    matching_records,
 )
 from alfred_refs.tools.errors import (
     ToolError,
@@ -64,14 +62,14 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import (
+    BoundFilters,
     Condition,
     Keys,
+    bind_filters,
     check_budget,
-    check_filters,
     is_semantic,
-    refs_in,
-    row_refs,
 )
+from alfred_refs.tools.matching import DraftRecord, matching_records
 from alfred_refs.tools.query import (
     Cursor,
     GivenOrder,
@@ -313,25 +311,30 @@ class Reader:
         self._call = call
         self._setting = call.setting
 
-    def read(self, arguments: DbRead) -> dict[str, Any]:
-        """Return the answer to a read."""
-        table = self._setting.tables.by_name(arguments.table)
+    def read(self, arguments: DbRead, bound: BoundFilters) -> dict[str, Any]:
+        """Return the answer to a read.
+
+        Args:
+            arguments: its arguments.
+            bound: its filters.
+        """
+        table = bound.table
         asked, semantic = _split_semantic(arguments)
         totals = self._totals(asked, table)
         cursor = None if totals else cursor_of(arguments)
-        refs = self._resolve_filters(asked, table, totals, cursor)
+        refs = self._resolve_filters(asked, bound, totals, cursor)
         reading = Reading(self._call.session, table.model, asked, semantic)
         reading.totals = totals is not None
-        self._ask_hooks(reading, table)
+        bound = self._ask_hooks(reading, bound)
         if semantic is not None and reading.keys is None and not reading.empty:
             raise no_semantic_search(table.name)
-        if reading.arguments is not asked:
+        if bound is not refs.bound:
             check_budget(reading.arguments, table, self._setting.max_written)
             totals = self._totals(reading.arguments, table)
-            refs = self._resolve_filters(reading.arguments, table, totals, cursor)
+            refs = self._resolve_filters(reading.arguments, bound, totals, cursor)
         if totals is not None:
-            return TotalsReader(self._call).answer(reading, totals, refs.keys)
-        return self._answer(reading, table, arguments, cursor, refs)
+            return TotalsReader(self._call).answer(reading, bound, totals, refs.keys)
+        return self._answer(reading, arguments, cursor, refs)
 
     def reread(
         self, arguments: DbRead, keys: Mapping[str, Key], room: Room
@@ -345,12 +348,11 @@ class Reader:
         """
         table = self._setting.tables.by_name(arguments.table)
         reading = Reading(self._call.session, table.model, arguments)
-        self._ask_hooks(reading, table)
-        filters = [*reading.arguments.filters, *reading.arguments.or_filters]
-        pairs = {(ref, entity): keys.get(ref) for ref, entity in refs_in(filters, table, {})}
+        bound = self._ask_hooks(reading, bind_filters(arguments, table))
+        pairs = {(ref, entity): keys.get(ref) for ref, entity in bound.refs()}
         by_hooks = self._call.resolve(pair for pair, key in pairs.items() if key is None)
         known = {pair: key for pair, key in pairs.items() if key is not None}
-        refs = _FilterRefs(keys={**known, **by_hooks})
+        refs = _FilterRefs(bound, keys={**known, **by_hooks})
         shape = shape_of(table, reading.arguments.columns, reading.include)
         instances, _ = self._instances(reading, _Page(shape, len(keys), None, refs))
         rendering = self._call.rendering(instances, shape, reading.options)
@@ -359,10 +361,14 @@ class Reader:
         self._call.finish_answer({}, (), rendering)
         return reading, rows, rendering
 
-    def _ask_hooks(self, reading: Reading, table: ToolTable) -> None:
+    def _ask_hooks(self, reading: Reading, bound: BoundFilters) -> BoundFilters:
+        """Call the hooks before a read, and return the filters that they leave."""
+        table = bound.table
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
-            check_filters(reading.arguments, table, has_search=self._setting.has_search(table))
+            has_search = self._setting.has_search(table)
+            bound = bind_filters(reading.arguments, table, has_search=has_search)
+        return bound
 
     def _show_hooks(
         self, reading: Reading, rows: list[Row], shape: Shape, rendering: Rendering
@@ -384,12 +390,12 @@ class Reader:
     def _answer(
         self,
         reading: Reading,
-        table: ToolTable,
         question: DbRead,
         cursor: Cursor | None,
         refs: _FilterRefs,
     ) -> dict[str, Any]:
-        asked, max_rows = reading.arguments, self._setting.limits.rows
+        asked, table = reading.arguments, refs.bound.table
+        max_rows = self._setting.limits.rows
         limit = max_rows if asked.limit is None else min(asked.limit, max_rows)
         page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, refs)
         drafts_found = self._drafts(reading, page) if refs.drafts else DraftRecords()
@@ -431,45 +437,40 @@ class Reader:
         return self._call.room().take(entries, render, noted)
 
     def _resolve_filters(
-        self, asked: DbRead, table: ToolTable, totals: Totals | None, cursor: Cursor | None
+        self, asked: DbRead, bound: BoundFilters, totals: Totals | None, cursor: Cursor | None
     ) -> _FilterRefs:
         """Resolve the refs in filters: at most one round trip for drafts, one for rows.
 
         Drafts are refused in totals, which only count rows.
         """
-        filters = [*asked.filters, *asked.or_filters]
         if asked.drafts:
-            drafts = self._pending(asked, table, cursor)
-        elif not filters:
-            return _FilterRefs()
+            drafts = self._pending(bound, cursor)
         else:
-            chosen = [] if totals else row_refs(filters, table)
-            drafts = self._call.pending_drafts(chosen, table.entity)
-        return _FilterRefs(drafts, self._call.resolve(refs_in(filters, table, drafts)))
+            chosen = [] if totals else bound.row_refs()
+            drafts = self._call.pending_drafts(chosen, bound.table.entity)
+        return _FilterRefs(bound, drafts, self._call.resolve(bound.refs(drafts)))
 
-    def _pending(self, asked: DbRead, table: ToolTable, cursor: Cursor | None) -> dict[str, Draft]:
+    def _pending(self, bound: BoundFilters, cursor: Cursor | None) -> dict[str, Draft]:
         """Return the pending drafts of a table; without filters, only as many as can be shown."""
+        table = bound.table
         last = 0 if cursor is None else cursor.draft or 0
         drafts = (
             draft
             for draft in ([] if table.ends else self._call.conversation.drafts(table.entity))
             if draft_number(draft.ref) > last and is_draft_of(table, draft)
         )
-        is_filtered = bool(asked.filters or asked.or_filters)
-        most = None if is_filtered else self._setting.limits.rows + 1
+        most = None if bound.clauses else self._setting.limits.rows + 1
         return {draft.ref: draft for draft in islice(drafts, most)}
 
     def _drafts(self, reading: Reading, page: _Page) -> DraftRecords:
         """Return the drafts to show, on this page or a later one."""
-        asked, table = reading.arguments, page.shape.table
-        filters = [*asked.filters, *asked.or_filters]
         if reading.semantic is not None:
             raise invalid_filter(SEMANTIC, "has no answer for drafts", "leave it out")
         if reading.empty or reading.keys is not None or page.has_rows_before:
             return DraftRecords()
-        drafts = draft_records(self._call, page.refs.drafts.values(), table, filters)
-        either = [OrGroup(any_of=asked.or_filters)] if asked.or_filters else []
-        matching = matching_records(drafts.records, [*asked.filters, *either])
+        bound = page.refs.bound
+        drafts = draft_records(self._call, page.refs.drafts.values(), bound)
+        matching = matching_records(drafts.records, bound)
         remaining = [each for each in matching if draft_number(each.name) > page.last_draft]
         return DraftRecords(remaining, drafts.labels)
 
@@ -478,7 +479,7 @@ class Reader:
         if reading.empty or reading.arguments.drafts:
             return [], False
         table, cursor, drafts = page.shape.table, page.cursor, page.refs.drafts
-        conditions = self._call.read_conditions(reading, table, page.refs.keys, drafts)
+        conditions = self._call.read_conditions(reading, page.refs.bound, page.refs.keys, drafts)
         if reading.keys is not None:
             return self._find_in_given_order(reading, page, conditions)
         order = order_of(reading, table)
@@ -499,11 +500,11 @@ class Reader:
 
     def _check_missing(self, reading: Reading, page: _Page, instances: Sequence[Any]) -> None:
         """Raise an error if named rows were not found because they do not exist."""
-        asked, table, keys = reading.arguments, page.shape.table, page.refs.keys
+        table, keys = page.shape.table, page.refs.keys
         if instances:
             if page.cursor is not None or reading.keys is not None:
                 return  # they may be on another page
-            missing = {*row_refs([*asked.filters, *asked.or_filters], table)}
+            missing = {*page.refs.bound.row_refs()}
             if not missing:
                 return
             missing.difference_update(self._call.refs_of(instances, table))
@@ -600,10 +601,12 @@ class _FilterRefs:
     """The rows and drafts that refs in the filters of a read name.
 
     Attributes:
+        bound: the filters.
         drafts: the drafts that are named as rows of the table, by ref.
         keys: the keys of all other rows.
     """
 
+    bound: BoundFilters
     drafts: Mapping[str, Draft] = field(default_factory=dict)
     keys: Keys = field(default_factory=dict)
 

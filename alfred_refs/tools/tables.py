@@ -625,6 +625,9 @@ class ToolTables:
         watched: classes with read hooks. Association tables with such an end are left out, because
             their rows would show hidden rows.
 
+    Attributes:
+        key_numbers: whether integers in documents are keys.
+
     Raises:
         SetupError: two classes have the same name, an entry is not a class or attribute of the
             models, or the ownership does not know a class.
@@ -673,6 +676,9 @@ class ToolTables:
         for table in self._tables.values():
             _check_lockable(table)
             self._connect(table, hidden_names)
+        self.key_numbers = any(
+            column.places for table in self for column in table.columns.values()
+        )
         for table in _association_tables(self, entities, ownership, watched):
             if table.name in self._tables:
                 raise SetupError(

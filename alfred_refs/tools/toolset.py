@@ -84,7 +84,7 @@ from alfred_refs.tools.definitions import (
 from alfred_refs.tools.drafts import visible_content
 from alfred_refs.tools.errors import plan_changed
 from alfred_refs.tools.faults import fault_of
-from alfred_refs.tools.filters import check_budget, check_dialect, check_filters
+from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import decode_arguments, notes_of, read_documents
 from alfred_refs.tools.plans import REFUSED, Plan
@@ -559,11 +559,16 @@ class Toolset:
                 checked = read_documents(checked, self.tables)
             check_budget(checked, table, self._setting.max_written)
             notes = notes_of(repair.removed, checked, self.tables)
-            checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
+            if repair.may_have_marks or repair.may_have_documents or self.tables.key_numbers:
+                checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
             has_search = tool == "db_read" and self._setting.has_search(table)
-            check_filters(checked, table, has_search=has_search)
-            check_dialect(checked, call.session.get_bind(table.model).dialect.name)
-            answer = _run_call(call, checked)
+            bound = bind_filters(
+                checked,
+                table,
+                has_search=has_search,
+                can_contain=partial(call.has_containment, table),
+            )
+            answer = _run_call(call, checked, bound)
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except HeldBackError as held:
             return held.answer
@@ -742,13 +747,13 @@ def _query_tool(setting: Setting, functions: Mapping[str, str]) -> QueryTool:
     return QueryTool(setting, functions)
 
 
-def _run_call(call: Call, arguments: Arguments) -> Answer:
+def _run_call(call: Call, arguments: Arguments, bound: BoundFilters) -> Answer:
     """Run a verb in one transaction, and return the answer.
 
     If another call has saved the same drafts meanwhile, run the verb again: the drafts are rows
     now.
     """
-    act = partial(_answer, call, arguments)
+    act = partial(_answer, call, arguments, bound)
     writes = not (isinstance(arguments, DbRead) or getattr(arguments, "preview", False))
     try:
         return call.run(act, writes=writes)
@@ -768,18 +773,18 @@ def _any_saved(call: Call, arguments: DbCreate) -> bool:
     return any(draft.saved is not None for draft in drafts)
 
 
-def _answer(call: Call, arguments: Arguments) -> Answer:
+def _answer(call: Call, arguments: Arguments, bound: BoundFilters) -> Answer:
     """Run a verb, and return its answer as JSON without keys."""
-    arguments = check_expectations(call, arguments)
+    arguments = check_expectations(call, arguments, bound)
     match arguments:
         case DbRead():
-            answer = Reader(call).read(arguments)
+            answer = Reader(call).read(arguments, bound)
         case DbCreate():
             answer = Creator(call).create(arguments)
         case DbUpdate():
-            answer = Writer(call).update(arguments)
+            answer = Writer(call).update(arguments, bound)
         case DbDelete():
-            answer = Writer(call).delete(arguments)
+            answer = Writer(call).delete(arguments, bound)
         case DbEditList():
             answer = ListEditor(call, arguments).edit()
     plain: Answer = replace_keys(answer, call.conversation, call.setting.tables.shown)

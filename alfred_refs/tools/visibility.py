@@ -59,9 +59,8 @@ from alfred_refs.tools.filters import (
     Condition,
     Conditions,
     Keys,
-    check_filters,
+    bind_filters,
     read_conditions,
-    refs_in,
 )
 from alfred_refs.tools.rules import Hooks, Reading
 from alfred_refs.tools.tables import ToolTable, ToolTables
@@ -261,7 +260,6 @@ class Visibility:
             reading = Reading(self.session, table.model, arguments, nested=True)
             for hooks in self.hooks.by_table[table]:
                 hooks.before_read(reading)
-                check_filters(reading.arguments, table)
             self._readings[table] = reading
             self.notes += reading.notes
         return reading
@@ -281,9 +279,9 @@ class Visibility:
         reading = self._reading(table)
         if reading.empty:
             return [false()]
-        filters = [*reading.arguments.filters, *reading.arguments.or_filters]
-        keys = self.resolve(refs_in(filters, table))
-        wanted = read_conditions(reading, table, Conditions(keys, visible=self.conditions))
+        bound = bind_filters(reading.arguments, table)
+        keys = self.resolve(bound.refs())
+        wanted = read_conditions(reading, bound, Conditions(keys, visible=self.conditions))
         if reading.keys is not None:
             own = getattr(table.model, table.ref_field)
             wanted.append(own.in_(self.statement_keys(reading.keys, table)))

@@ -74,7 +74,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
 from alfred_refs.tools.faults import check_existence, refusing_values
-from alfred_refs.tools.filters import Condition, Keys, refs_in, row_refs
+from alfred_refs.tools.filters import BoundFilters, Condition, Keys
 from alfred_refs.tools.links import LinkWriter
 from alfred_refs.tools.payload import (
     Batch,
@@ -189,17 +189,18 @@ class Writer:
         self._session = call.session
         self._room = call.room()  # for the rows of all tables
 
-    def update(self, arguments: DbUpdate) -> dict[str, Any]:
+    def update(self, arguments: DbUpdate, bound: BoundFilters) -> dict[str, Any]:
         """Update rows, and return the answer."""
-        table = self._setting.tables.by_name(arguments.table, "update")
-        drafts = self._drafts_named(table, arguments)
+        table = bound.table
+        table.check("update")
+        drafts = self._call.pending_drafts(bound.row_refs(), table.entity)
         if drafts:
-            return DraftWriter(self._call, table, drafts).update(arguments)
+            return DraftWriter(self._call, bound, drafts).update(arguments)
         record = update_record(table, arguments.data)
-        named = self._resolve_filters(table, arguments, [record])
-        conditions = self._call.conditions(named).all_of(arguments.filters, table)
+        named = self._resolve_filters(bound, [record])
+        conditions = self._call.conditions(named).all_of(bound)
         writing = self._begin_write("update", table, arguments, [record])
-        instances, confirm = self._lock_rows("db_update", table, conditions, arguments)
+        instances, confirm = self._lock_rows("db_update", bound, conditions, arguments)
         if not instances:
             return self._empty_answer(writing, table, conditions, named, confirm)
         changes = Changes(self._call, arguments)
@@ -219,16 +220,17 @@ class Writer:
         self._session.flush()
         return self._read_back(table, instances, writing, changes) | others
 
-    def delete(self, arguments: DbDelete) -> dict[str, Any]:
+    def delete(self, arguments: DbDelete, bound: BoundFilters) -> dict[str, Any]:
         """Delete rows, and return the answer."""
-        table = self._setting.tables.by_name(arguments.table, "delete")
-        drafts = self._drafts_named(table, arguments)
+        table = bound.table
+        table.check("delete")
+        drafts = self._call.pending_drafts(bound.row_refs(), table.entity)
         if drafts:
-            return DraftWriter(self._call, table, drafts).delete(arguments)
-        named = self._resolve_filters(table, arguments, [])
-        conditions = self._call.conditions(named).all_of(arguments.filters, table)
+            return DraftWriter(self._call, bound, drafts).delete(arguments)
+        named = self._resolve_filters(bound, [])
+        conditions = self._call.conditions(named).all_of(bound)
         writing = self._begin_write("delete", table, arguments, [])
-        instances, confirm = self._lock_rows("db_delete", table, conditions, arguments)
+        instances, confirm = self._lock_rows("db_delete", bound, conditions, arguments)
         if not instances:
             return self._empty_answer(writing, table, conditions, named, confirm)
         changes = Changes(self._call, arguments)
@@ -299,27 +301,16 @@ class Writer:
         notes += [] if changes is None else changes.finish_hooks()
         return self._call.finish_answer(answer, notes, rendering)
 
-    def _drafts_named(
-        self, table: ToolTable, arguments: DbUpdate | DbDelete
-    ) -> Mapping[str, Draft]:
-        """Return the drafts that filters name as rows of a table."""
-        return self._call.pending_drafts(row_refs(arguments.filters, table), table.entity)
-
-    def _resolve_filters(
-        self,
-        table: ToolTable,
-        arguments: DbUpdate | DbDelete,
-        records: list[Record],
-    ) -> Keys:
+    def _resolve_filters(self, bound: BoundFilters, records: list[Record]) -> Keys:
         """Return the keys of the refs in filters; refs in records are only checked."""
-        refs = [*refs_in(arguments.filters, table)]
-        keys = self._call.resolve([*refs, *refs_of_records(table, records)])
+        refs = [*bound.refs()]
+        keys = self._call.resolve([*refs, *refs_of_records(bound.table, records)])
         return {ref: keys[ref] for ref in refs}
 
     def _lock_rows(
         self,
         tool: str,
-        table: ToolTable,
+        bound: BoundFilters,
         conditions: Sequence[Condition],
         arguments: DbUpdate | DbDelete,
     ) -> tuple[list[Any], Callable[[], None]]:
@@ -329,7 +320,8 @@ class Writer:
             the rows, and a function that checks their number, to be called after permissions are
             checked.
         """
-        reach, expect = split_reach(arguments, table, self._setting.expect)
+        table = bound.table
+        reach, expect = split_reach(arguments, bound, self._setting.expect)
         expected = expected_names(table, expect)
         types = self._exact_types(table, expected)
         exact = [getattr(table.model, name) for name in types]

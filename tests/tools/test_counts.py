@@ -13,6 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import DbUpdate, Hooks, Toolset, Writing
 from alfred_refs.tools.call import ExpectMode
+from alfred_refs.tools.filters import bind_filters
 from alfred_refs.tools.preconditions import split_reach
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish, Part
@@ -105,7 +106,8 @@ def test_filters_need_the_number_unless_all_rows_are_named(
     """By their own refs or by those of rows that they refer to."""
     update = {"table": "dishes", "filters": filters, "data": {"servings": 9}}
     toolset = Toolset(MODELS, expect="optional")
-    reach, _ = split_reach(DbUpdate(**update), toolset.tables.by_name("dishes"))
+    asked = DbUpdate(**update)
+    reach, _ = split_reach(asked, bind_filters(asked, toolset.tables.by_name("dishes")))
     assert reach.is_required is needed
     count = toolset.call(session, "db_update", update)["count"]
     assert 0 < count <= 3

@@ -7,28 +7,30 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import TypeAdapter
 
-from alfred_refs.tools import ToolError, Toolset, drafts
-from alfred_refs.tools.arguments import DbRead, Filter as CheckedFilter
-from alfred_refs.tools.drafts import DraftRecord, matching_records
-from alfred_refs.tools.filters import check_filters
+from alfred_refs.tools import ToolError, Toolset, matching
+from alfred_refs.tools.arguments import DbRead
+from alfred_refs.tools.filters import BoundFilters, bind_filters
+from alfred_refs.tools.matching import DraftRecord, matching_records
 from tests.tools.conftest import MODELS
 from tests.tools.oracle import Filter
 from tests.tools.test_filters import EACH_TIME, FILTERS, Kitchen, kitchen
 
 __all__ = ["kitchen"]
 
-CHECKED: TypeAdapter[CheckedFilter] = TypeAdapter(CheckedFilter)
 TABLES = Toolset(MODELS).tables
+
+
+def bound(*filters: Filter, table: str = "dishes") -> BoundFilters:
+    """Return filters bound to a table."""
+    asked = DbRead.model_validate({"table": table, "filters": filters})
+    return bind_filters(asked, TABLES.by_name(table))
 
 
 def is_met(filter_: Filter, table: str = "dishes", **content: Any) -> bool:
     """Tell whether the content of a draft meets a filter."""
     record = DraftRecord(TABLES.by_name(table), content, "gen_dish_1", "gen_dish_1")
-    checked = DbRead(table=table, filters=[CHECKED.validate_python(filter_)])
-    check_filters(checked, record.table)
-    return matching_records([record], checked.filters) == [record]
+    return matching_records([record], bound(filter_, table=table)) == [record]
 
 
 def asked(field: str, op: str, value: Any = None) -> Filter:
@@ -46,10 +48,9 @@ def test_content_meets_what_the_database_finds(kitchen: Kitchen, filters: list[F
     columns = [*(name for name, column in table.columns.items() if column.shown), *paths]
     rows = kitchen.call("db_read", table="dishes", columns=columns)["rows"]
     found = kitchen.call("db_read", table="dishes", columns=["code"], filters=filters)["rows"]
-    checked = [CHECKED.validate_python(each) for each in filters]
 
-    records = [DraftRecord(table, row, row["id"], row["id"]) for row in rows]
-    met = [record.name for record in matching_records(records, checked)]
+    records = [DraftRecord(TABLES.by_name("dishes"), row, row["id"], row["id"]) for row in rows]
+    met = [record.name for record in matching_records(records, bound(*filters))]
     assert sorted(met) == sorted(row["id"] for row in found)
 
 
@@ -179,13 +180,13 @@ def test_what_takes_long_is_not_decided(
 def test_all_conditions_on_all_drafts_are_counted_together() -> None:
     """Each by itself is decided."""
     table = TABLES.by_name("dishes")
-    filters = [CHECKED.validate_python(asked("name", "ilike", "%b%")) for _ in range(10)]
+    filters = [asked("name", "ilike", "%b%")] * 10
     records = [DraftRecord(table, {"name": "ä" * 100_000}, f"gen_dish_{n}") for n in range(10)]
 
-    assert matching_records(records[:1], filters) == []
-    assert matching_records(records, filters[:1]) == []
+    assert matching_records(records[:1], bound(*filters)) == []
+    assert matching_records(records, bound(*filters[:1])) == []
     with pytest.raises(ToolError, match="name fewer drafts"):
-        matching_records(records, filters)
+        matching_records(records, bound(*filters))
 
 
 def _noted(calls: list[str], called: Any, *given: Any) -> Any:
@@ -199,14 +200,15 @@ def test_what_is_compared_with_is_read_once(
 ) -> None:
     """However many rows there are in drafts."""
     read: list[str] = []
-    for name in ("check_operand", "Pattern"):
-        monkeypatch.setattr(drafts, name, partial(_noted, read, getattr(drafts, name)))
+    for name in ("comparable_value", "Pattern"):
+        monkeypatch.setattr(matching, name, partial(_noted, read, getattr(matching, name)))
     table = TABLES.by_name("dishes")
-    filters = [CHECKED.validate_python(asked("name", op, value))]
-    records = [DraftRecord(table, {"name": "a"}, f"gen_dish_{n}") for n in range(2_000)]
+    records = [DraftRecord(table, {"name": None}, f"gen_dish_{n}") for n in range(2_000)]
 
-    assert matching_records(records, filters) == []
-    assert read == ["check_operand", "Pattern"][: 2 if op == "ilike" else 1]
+    assert matching_records(records, bound(asked("name", op, value))) == []
+    once = 1 if op == "ilike" else 1 + len(value)  # a list, and each of its values
+    assert read.count("comparable_value") == len(records) + once
+    assert read.count("Pattern") == (op == "ilike")
 
 
 def test_values_in_long_lists_are_found() -> None:

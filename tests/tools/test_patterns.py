@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from sqlalchemy import Engine, literal, select
 
-from alfred_refs.tools.filters import Pattern
+from alfred_refs.tools.matching import Pattern
 from tests.profiles import examples
 from tests.tools.test_filters import EACH_TIME
 
