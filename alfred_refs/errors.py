@@ -59,8 +59,7 @@ class RefError(SQLAlchemyError, DontWrapMixin):
         'recipe_9' is not a known recipe; known: 'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
-    def __init__(self, *data: Any) -> None:
-        self._data = data
+    def __init__(self) -> None:
         super().__init__(self._error_text())
 
     def _error_text(self) -> str:
@@ -70,8 +69,15 @@ class RefError(SQLAlchemyError, DontWrapMixin):
         """Return the message without the link to SQLAlchemy's documentation that the base adds."""
         return str(self.args[0])
 
-    def __reduce__(self) -> tuple[type[RefError], tuple[Any, ...]]:
-        return type(self), self._data
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, vars(self))
+
+
+def _rebuild(class_: type[RefError], args: tuple[Any, ...], data: dict[str, Any]) -> RefError:
+    """Copy an error by its attributes: the arguments of `__init__` differ from class to class."""
+    error = class_.__new__(class_, *args)
+    vars(error).update(data)
+    return error
 
 
 class SetupError(RefError):
@@ -92,7 +98,7 @@ class SetupError(RefError):
     def __init__(self, fact: str, remedy: str) -> None:
         self.fact = fact
         self.remedy = remedy
-        super().__init__(fact, remedy)
+        super().__init__()
 
     def _error_text(self) -> str:
         return f"{self.fact}; {self.remedy}"
@@ -204,7 +210,6 @@ class KeyTypeError(SetupError):
             f"a key of entity {entity!r} was given as {given}, but its keys are of type {needed}",
             "give a key of that type, or the text of a UUID",
         )
-        self._data = (entity, needed, given)
 
 
 class RefNotCarriedError(SetupError):
@@ -228,7 +233,6 @@ class RefNotCarriedError(SetupError):
             f"{attribute} of an unpickled instance has a key whose ref was not in the pickle",
             "add or merge the instance into a RefSession, which shows its ref",
         )
-        self._data = (attribute,)
 
 
 class UntranslatableError(SetupError):
@@ -287,7 +291,7 @@ class BadRefError(RefError):
         self.known = tuple(labels)
         self.near = near
         self.labels = {ref: label for ref, label in labels.items() if label is not None}
-        super().__init__(ref, expected, labels, near)
+        super().__init__()
 
     @property
     def entity(self) -> str | None:
@@ -362,7 +366,6 @@ class WrongEntityError(BadRefError):
     ) -> None:
         self.actual = actual
         super().__init__(ref, expected, known, near)
-        self._data = (*self._data, actual)
 
     @property
     def entity(self) -> str:
@@ -419,7 +422,6 @@ class GoneRefError(BadRefError):
     ) -> None:
         self.reason = reason
         super().__init__(ref, expected, known, near)
-        self._data = (*self._data, reason)
 
     def _error_text(self) -> str:
         return f"{self.ref!r} {self.reason} and cannot be used; {self._remedy()}"
@@ -509,7 +511,6 @@ class SavedDraftError(DraftRefError):
     def __init__(self, ref: str, saved: str) -> None:
         self.saved = saved
         super().__init__(ref, None, (saved,))
-        self._data = (ref, saved)
 
     def _error_text(self) -> str:
         return (
@@ -555,7 +556,6 @@ class CircularDraftsError(DraftRefError):
     def __init__(self, refs: Sequence[str]) -> None:
         self.refs = tuple(refs)
         super().__init__(self.refs[0], None, self.refs)
-        self._data = (self.refs,)
 
     def _error_text(self) -> str:
         others = " and its contents" if len(self.refs) == 1 else ""
@@ -586,7 +586,6 @@ class StaleDraftError(DraftRefError):
         self.version = version
         self.newest = newest
         super().__init__(ref, None, (ref,))
-        self._data = (ref, version, newest)
 
     def _error_text(self) -> str:
         return (
@@ -613,7 +612,7 @@ class DraftContentError(RefError):
     def __init__(self, fact: str, remedy: str) -> None:
         self.fact = fact
         self.remedy = remedy
-        super().__init__(fact, remedy)
+        super().__init__()
 
     def _error_text(self) -> str:
         return f"{self.fact}; {self.remedy}"
@@ -639,7 +638,6 @@ class DraftKeyError(SetupError):
             f"a key to be reserved for {', '.join(map(repr, refs))} is reserved for another draft",
             "reserve keys that no other row can have, such as new UUIDs",
         )
-        self._data = refs
 
 
 def _pending(error: DraftRefError, known: str) -> str:
@@ -681,7 +679,6 @@ class TemplateError(ContextError):
     def __init__(self, name: str, fact: str, remedy: str) -> None:
         self.name = name
         super().__init__(f"the template {name!r} {fact}", remedy)
-        self._data = (name, fact, remedy)
 
 
 class KeyShownError(ContextError):
@@ -708,7 +705,6 @@ class KeyShownError(ContextError):
             f"{place} shows a key, {masked!r} ({kind})",
             "show its ref, or let scrub() mask keys without one",
         )
-        self._data = (place, kind, masked)
 
 
 class MentionError(ContextError):
@@ -734,7 +730,6 @@ class MentionError(ContextError):
             f"the mention {label!r} of entity {entity!r} {fact}",
             "mention a row that its user can see, as @[label](entity:key)",
         )
-        self._data = (label, entity, fact)
 
 
 # Edits of a list by position
@@ -790,7 +785,7 @@ class PositionError(RefError):
 
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
         self.conflicts = tuple(conflicts)
-        super().__init__(self.conflicts)
+        super().__init__()
 
     def _error_text(self) -> str:
         shown = [str(each) for each in self.conflicts[:_MOST_SHOWN]]
@@ -823,7 +818,7 @@ class DriftError(RefError):
         self.name = name
         self.now = now
         self.changed = None if changed is None else tuple(changed)
-        super().__init__(name, now, changed)
+        super().__init__()
 
     def _error_text(self) -> str:
         where = ""
@@ -889,7 +884,6 @@ class UnconfinedError(SetupError):
             or "write it as a statement of mapped classes or tables, or use "
             "session.unconfined() or execution_options(unconfined=True) in trusted code",
         )
-        self._data = (what, remedy)
 
 
 class ForeignRowError(RefError):
@@ -918,20 +912,13 @@ class ForeignRowError(RefError):
         self.what = what
         self.ref = ref
         self.named = named
-        super().__init__(what, ref, named)
-
-    def __reduce__(self) -> tuple[type[RefError], tuple[object, ...]]:
-        return _unpickle, self._data  # type: ignore[return-value]
+        super().__init__()
 
     def _error_text(self) -> str:
         row = "a row" if self.ref is None else repr(self.ref)
         if self.named:
             return f"{row} in {self.what} cannot be used here; read the rows that can, and use one"
         return f"{row} of {self.what} cannot be written here; read the rows that can, and use one"
-
-
-def _unpickle(what: str, ref: str | None, named: bool) -> ForeignRowError:
-    return ForeignRowError(what, ref, named=named)
 
 
 # Conversations and the registry
@@ -955,7 +942,7 @@ class UnknownConversationError(RefError):
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
-        super().__init__(conversation)
+        super().__init__()
 
     def _error_text(self) -> str:
         return (
@@ -983,7 +970,7 @@ class ConversationExistsError(RefError):
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
-        super().__init__(conversation)
+        super().__init__()
 
     def _error_text(self) -> str:
         return (
@@ -1028,7 +1015,6 @@ class EntityTableError(SetupError):
             "chat.for_bind(engine), give one entity another name by RefPolicy(names={...}), or, "
             "if the table was renamed, update table_name in alfred_refs_counter",
         )
-        self._data = (conversation, entity, table, used)
 
 
 class RegistryTablesError(SetupError):
@@ -1059,7 +1045,6 @@ class RegistryTablesError(SetupError):
             "exist yet; if they exist, the role needs USAGE on their schema, which must be in its "
             "search_path",
         )
-        self._data = (database,)
 
 
 class RegistryMigrationError(SetupError):
@@ -1099,7 +1084,6 @@ class RegistryUnreachableError(SetupError):
             "check that the server is running and accepts connections, and that the engine's URL "
             "and credentials are right; the cause has details",
         )
-        self._data = (database,)
 
 
 class RegistryBusyError(RefError):
@@ -1124,7 +1108,7 @@ class RegistryBusyError(RefError):
     def __init__(self, database: str, seconds: float | None = None) -> None:
         self.database = database
         self.seconds = seconds
-        super().__init__(database, seconds)
+        super().__init__()
 
     def _error_text(self) -> str:
         if self.seconds is not None:
@@ -1193,7 +1177,7 @@ class RegistryFailedError(RefError):
         self.reason = reason
         self.sqlstate = sqlstate
         self.driver = driver
-        super().__init__(reason, sqlstate, driver)
+        super().__init__()
 
     def _error_text(self) -> str:
         return (

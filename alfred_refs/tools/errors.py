@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from alfred_refs.errors import DriftError, PositionError, RefError
@@ -61,13 +62,10 @@ class ToolError(RefError):
         self.code = code
         self.message = message
         self.data = data
-        super().__init__(code, message, data)
+        super().__init__()
 
     def _error_text(self) -> str:
         return self.message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.code, self.message, self.data)
 
     def in_row(self, number: int) -> ToolError:
         """Return the same error with the number of the row, for a call with several rows.
@@ -75,18 +73,15 @@ class ToolError(RefError):
         Args:
             number: the position of the row in the call, from 1.
         """
-        message, data = f"row {number}: {self.message}", {**self.data, "row": number}
-        return _rebuild(type(self), str(self.code), message, data)
+        error = copy(self)
+        error.message = f"row {number}: {self.message}"
+        error.data = {**self.data, "row": number}
+        error.args = (error.message,)
+        return error
 
     def to_json(self) -> dict[str, Any]:
         """Return the error as the answer of a call."""
         return {"error": {"code": self.code, "message": self.message, **self.data}}
-
-
-def _rebuild(class_: type[ToolError], code: str, message: str, data: dict[str, Any]) -> ToolError:
-    error = class_.__new__(class_)
-    ToolError.__init__(error, code, message, **data)
-    return error
 
 
 def invalid_arguments(

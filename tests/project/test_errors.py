@@ -147,6 +147,15 @@ def test_an_error_survives_pickling() -> None:
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
+def test_an_error_that_suggests_less_does_so_after_pickling() -> None:
+    """Refs that a caller may not see are in no copy of the error."""
+    error = UnknownRefError("recpie_2", "recipe", KNOWN, "recipe_2").offering(["recipe_1"])
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
+
+    assert str(copy) == "'recpie_2' is not a known recipe; known: 'recipe_1'"
+    assert (copy.known, copy.near) == (("recipe_1",), None)
+
+
 def test_messages_for_a_model_name_no_code() -> None:
     """They mention refs, rows and drafts, but no call, no name in Python and no session."""
     shown = [error for error in ERRORS if isinstance(error, FOR_MODELS)]
