@@ -64,6 +64,7 @@ from alfred_refs.tools.sql.parsing import (
     number_of,
     parts,
     string_number,
+    type_words,
     unknown_name,
     unsupported,
 )
@@ -221,7 +222,7 @@ def literal_of(node: Any) -> tuple[int, str | None]:
             f"{describe_node(node)} stands where a number or text is needed", "write it out"
         )
     marker, is_string = parts(node, "this", "is_string")
-    return (string_number(marker), None) if is_string else number_of(int(marker))
+    return (string_number(marker), None) if is_string else number_of(marker)
 
 
 def integer_of(node: Any, scope: Scope) -> int:
@@ -250,7 +251,7 @@ def _column(scope: Scope, this: Any, table: Any) -> Value:
 def _literal(scope: Scope, marker: Any, is_string: Any) -> Value:
     if is_string:
         return Value(None, literal=string_number(marker), most=MAX_CHARACTERS)
-    return scope.building.literals.number(*number_of(int(marker)))
+    return scope.building.literals.number(*number_of(marker))
 
 
 def _paren(_: Scope, value: Value) -> Value:
@@ -418,8 +419,7 @@ def _bracket(scope: Scope, value: Value, indexes: Any) -> Value:
     [index] = indexes
     if not isinstance(value.type, ARRAY) or not isinstance(index, exp.Literal):
         raise unsupported("'[...]' but for one element of a list by its number")
-    # sqlglot counts from 0
-    place = scope.building.literals.number(*number_of(int(index.this) + 1))
+    place = scope.building.literals.number(*number_of(index.this, added=1))
     element: Any = value.element
     if isinstance(element, sa.Case | sa.Cast):  # SQLAlchemy does not add parentheses
         element = Grouping(element)
@@ -641,16 +641,18 @@ def _print(values: Sequence[Value], scope: Scope) -> None:
 def _type_of(node: Any, scope: Scope) -> tuple[_Type, str]:
     """Return the type that a node names, and PostgreSQL's name for it, without its `[]`."""
     kind = getattr(node.this, "name", "")
-    if not isinstance(node, exp.DataType):
-        raise invalid_sql(f"there is no type {str(node.this).lower()!r} to use", f"use {NAMES}")
-    _, inside, _ = parts(node, "this", "expressions", "nested")
+    inside = node.expressions if isinstance(node, exp.DataType) else []
     if kind == "ARRAY" and len(inside) == 1:
         item, called = _type_of(inside[0], scope)
         return ARRAY(item), called
-    sizes = [integer_of(parts(each, "this")[0], scope) for each in inside or ()]
-    found = named_type(kind, sizes)
-    if found is None or any(size < 1 or size > _MOST_DIGITS for size in sizes[:1]):
-        raise invalid_sql("there is no such type to use", f"use {NAMES}")
+    found = None
+    if isinstance(node, exp.DataType) and not node.args.get("kind"):
+        parts(node, "this", "expressions", "nested")
+        sizes = [integer_of(parts(each, "this")[0], scope) for each in inside]
+        if all(1 <= size <= _MOST_DIGITS for size in sizes[:1]):
+            found = named_type(kind, sizes)
+    if found is None:
+        raise invalid_sql(f"there is no type {describe_node(node)} to use", f"use {NAMES}")
     return found
 
 
@@ -714,6 +716,8 @@ def _check_argument(word: str, value: Value, called: str) -> None:
 def _call(scope: Scope, this: Any, nodes: Any) -> Value:
     name = (this if isinstance(this, str) else this.name).lower()
     function = scope.building.functions.get(name)
+    if function is None and name in type_words():
+        raise invalid_sql(f"{name!r} is a type and no function", "convert with CAST(x AS type)")
     if function is None:
         raise unknown_name("function", name, scope.building.functions)
     nodes, is_distinct, order = _arguments(list(nodes or ()), name)
@@ -723,7 +727,8 @@ def _call(scope: Scope, this: Any, nodes: Any) -> Value:
     most = None if function.repeats else len(function.takes)
     if len(nodes) < function.fewest or (most is not None and len(nodes) > most):
         raise invalid_sql(
-            f"{name}() is called with {len(nodes)} arguments", "look up what it takes"
+            f"{name}() is called with {len(nodes)} arguments",
+            f"write {name}({function})",
         )
     if (is_distinct or order) and function.kind != "aggregate":
         raise invalid_sql(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")

@@ -5,7 +5,7 @@
    shape. A text that is too long, too deep or has an unknown sign is refused here, before a parser
    sees it.
 
->>> shape = shape_of("select name from recipes where id = 'recipe_1' limit 5", type_words())
+>>> shape = shape_of("select name from recipes where id = 'recipe_1' limit 5")
 >>> shape.text
 "select name from recipes where id = 'L0' limit 100010"
 >>> shape.literals
@@ -19,7 +19,7 @@
 
 >>> left, right = parts(parse_shape(shape, Budget()).find(exp.EQ), "this", "expression")
 >>> describe_node(left), describe_node(right)
-('COLUMN', 'LITERAL')
+('id', '...')
 
 `fault_in` words errors of the database. For mistakes in the statement the primary message is
 repeated, with the model's names. For bad values it is not: they may be values of a row that the
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -43,11 +43,15 @@ from typing import Any
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlglot import expressions as exp
 from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import Tokenizer
 
 from alfred_refs.sqla import driver_error_fields
 from alfred_refs.tools.errors import ToolError, invalid_sql, too_slow
+
+_NEAR = 0.8  # as `lenght` and `length`; `lpad` and `lead` are 0.75
+_MOST_NAMES = 120
 
 
 def raw_key(entity: str) -> ToolError:
@@ -60,10 +64,10 @@ def raw_key(entity: str) -> ToolError:
 def unknown_name(what: str, name: str, known: Iterable[str]) -> ToolError:
     """Report that there is no table, column or function of a name, or none for the model."""
     names = list(dict.fromkeys(known))
-    near = get_close_matches(name, names, 3)
-    listed = ", ".join(map(repr, near or names[:40]))
+    near = get_close_matches(name, names, 3, _NEAR)
+    listed = ", ".join(map(repr, near or names[:_MOST_NAMES]))
     remedy = f"use one of {listed}" if listed else "leave it out"
-    return invalid_sql(f"there is no {what} {name!r}", remedy)
+    return invalid_sql(f"there is no {what} {name!r} here", remedy)
 
 
 def no_refs() -> ToolError:
@@ -84,12 +88,10 @@ def unsupported(what: str, remedy: str = "ask in another way") -> ToolError:
 _QUERY_CANCELED = "57014"
 _MAX_MESSAGE = 300
 
-# SQLSTATEs of statements that are wrong in themselves, whatever rows there are: of class 42 those
-# that are no matter of tables, columns or rights, which are ours
-_STATEMENT_ERRORS = (
-    *("42601", "42702", "42703", "42725", "42803", "42804", "42846", "42883", "42P08", "42P10"),
-    *("42P18", "42P19", "42P20", "42P21", "42P22", "42P09", "42P11", "42P13", "42P14", "42P15"),
-)
+# class 42 has the mistakes in a statement, but for these: the mapping names a table, a column or a
+# type that the database does not have
+_MISTAKES = "42"
+_MAPPING_ERRORS = ("42P01", "42703", "42704")
 
 # SQLSTATE -> the fact, and what to do
 _FACTS: Mapping[str, tuple[str, str]] = {
@@ -141,12 +143,12 @@ def fault_in(error: DBAPIError, names: Mapping[str, str], slow: float | None) ->
     state = str(fields["sqlstate"])
     if state == _QUERY_CANCELED:
         return None if slow is None else too_slow(slow, _LESS)
-    if state in _STATEMENT_ERRORS:
+    if state in _FACTS:
+        return invalid_sql(*_FACTS[state])
+    if state.startswith(_MISTAKES) and state not in _MAPPING_ERRORS:
         first = str(fields.get("message") or "PostgreSQL refuses it").splitlines()[0]
         told = _ALIAS.sub(lambda found: names.get(found[0], "a column"), first)
         return invalid_sql(told[:_MAX_MESSAGE], "correct it and call again")
-    if state in _FACTS:
-        return invalid_sql(*_FACTS[state])
     if state.startswith("22"):
         return invalid_sql(*_VALUE)
     return invalid_sql(*_TOO_MUCH) if state.startswith(("53", "54")) else None
@@ -228,9 +230,8 @@ class Budget:
 
 MAX_CHARACTERS = 8_000  # characters of a text
 _MAX_TOKENS = 2_000
-_MAX_SUBSCRIPTS = 6  # of one value; sqlglot infers the type of all that is before each
+_MAX_SUBSCRIPTS = 6  # behind others; sqlglot infers the type of all that is before each
 _MAX_DEPTH = 40  # brackets
-_MAX_SQUARE_DEPTH = 3
 
 _OPERATORS = frozenset(
     (
@@ -270,12 +271,12 @@ _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 
 _JOIN_TYPES = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
 
-# the first digit of a number's marker, and the limit of its type
-_NUMBERS = (("1", 2**31), ("2", 2**63))
-_NUMERIC = "3"
+# the first digit of a number's marker -> PostgreSQL's type, and its largest integer
+_NUMBERS = {1: ("integer", 2**31 - 1), 2: ("bigint", 2**63 - 1), 3: ("numeric", math.inf)}
 _UNIT = 100_000
-NUMBER_TYPES = {1: "integer", 2: "bigint", 3: "numeric"}
-"""PostgreSQL's type of a number, by the first digit of its marker."""
+
+MOST_LITERAL_DIGITS = 100
+"""How many digits a number in the text may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,12 +292,8 @@ class Shape:
     literals: Sequence[str]
 
 
-def shape_of(text: str, types: Collection[str]) -> Shape:
+def shape_of(text: str) -> Shape:
     """Split a text into its shape and its literals.
-
-    Args:
-        text: as the model wrote it.
-        types: words that the parser takes for a type, and parses twice.
 
     Raises:
         ToolError: it is too long or too deep, or has an unknown token.
@@ -315,8 +312,8 @@ def shape_of(text: str, types: Collection[str]) -> Shape:
         tokens.pop()
     _check_start(tokens)
     _check_ends(tokens)
-    _check_brackets(tokens, types)
-    _check_conversions(tokens, types)
+    _check_brackets(tokens)
+    _check_conversions(tokens)
     return _with_markers(tokens)
 
 
@@ -325,17 +322,21 @@ def string_number(marker: str) -> int:
     return int(marker.removeprefix("L"))
 
 
-def number_of(marker: int) -> tuple[int, str]:
+def number_of(marker: Any, *, added: int = 0) -> tuple[int, str]:
     """Return which literal the marker of a number stands for, and its type.
+
+    Args:
+        marker: from the tree.
+        added: what sqlglot has subtracted from it.
 
     Raises:
         ToolError: the parser has computed with it.
     """
-    kind, rest = divmod(marker, _UNIT)
+    kind, rest = divmod(int(marker) + added, _UNIT) if str(marker).isdigit() else (0, 0)
     index, rest = divmod(rest, 10)
-    if rest or kind not in NUMBER_TYPES:
+    if rest or kind not in _NUMBERS:
         raise invalid_sql("a number in this place is not known", "write it another way")
-    return index, NUMBER_TYPES[kind]
+    return index, _NUMBERS[kind][0]
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -361,9 +362,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 def _operators(run: str) -> Iterator[tuple[str, str]]:
     """Split a run of signs into operators, as PostgreSQL does: `<-1` is `<` and `-`."""
     rest = run.rstrip("+-") if run not in _OPERATORS else run
-    if rest and rest not in _OPERATORS:
-        raise invalid_sql(f"the operator {run!r} is not known", "put spaces between operators")
-    if rest != run and set(rest) & set("~!@#%^&|?"):
+    is_split = rest == run or not set(rest) & set("~!@#%^&|?")
+    if rest and not (rest in _OPERATORS and is_split):
         raise invalid_sql(f"the operator {run!r} is not known", "put spaces between operators")
     if rest:
         yield "operator", rest
@@ -410,39 +410,25 @@ def _check_ends(tokens: Sequence[tuple[str, str]]) -> None:
             raise invalid_sql("'[' begins a value", "write ARRAY[...]; names are in double quotes")
 
 
-def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
-    """Check the depth of brackets, and that the parser does not try types in them repeatedly."""
-    depth, square, chain = 0, 0, 0
-    for n, (kind, word) in enumerate(tokens):
-        if kind != "sign" or word not in "()[]":
-            continue
-        step = 1 if word in "([" else -1
-        depth, square = depth + step, square + (step if word in "[]" else 0)
-        if depth > _MAX_DEPTH or square > _MAX_SQUARE_DEPTH:
-            raise invalid_sql("brackets are nested too deep", "use WITH for parts of the question")
-        before = tokens[n - 1] if n else ("", "")
-        if word != "]":
-            is_next = before == ("sign", "]")
-            chain = 0 if word != "[" else chain + 1 if is_next else 1
-        if chain > _MAX_SUBSCRIPTS:
-            raise invalid_sql(
-                "a value has too many subscripts", "write at most one for each level"
-            )
-        if step == 1 and before[0] == "name" and before[1].lower() in types:
-            after = tokens[n + 1] if n + 1 < len(tokens) else ("", "")
-            is_array = before[1].lower() == "array" and word == "["
-            if after[0] != "number" and after != ("sign", "]") and not is_array:
+def _check_brackets(tokens: Sequence[tuple[str, str]]) -> None:
+    depth, subscripts = 0, 0
+    for before, (kind, word) in zip([("", ""), *tokens], tokens, strict=False):
+        if kind == "sign" and word in "()[]":
+            depth += 1 if word in "([" else -1
+            subscripts += (before, word) == (("sign", "]"), "[")
+            if depth > _MAX_DEPTH:
                 raise invalid_sql(
-                    f"{before[1]!r} is a type and no function",
-                    "convert with CAST(x AS type), or put the name in double quotes",
+                    "brackets are nested too deep", "use WITH for parts of the question"
                 )
+    if subscripts > _MAX_SUBSCRIPTS:
+        raise invalid_sql("values have too many subscripts", "write at most one for each level")
 
 
-def _check_conversions(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
+def _check_conversions(tokens: Sequence[tuple[str, str]]) -> None:
     """Refuse `date '2026-05-01'::text`: a parser may convert the text first."""
     for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
         name = before[1].lower()
-        is_type = name == ")" or name in _ENDS_OF_TYPES or name in types
+        is_type = name == ")" or name in _ENDS_OF_TYPES or name in type_words()
         if (word[0], after) == ("string", ("sign", "::")) and is_type and name != "interval":
             raise invalid_sql(
                 f"it is not certain what is converted after {before[1]!r}",
@@ -469,10 +455,16 @@ def _with_markers(tokens: Sequence[tuple[str, str]]) -> Shape:
     return Shape(" ".join(words), [word for _, word in literals])
 
 
-def _kind_of(number: str) -> str:
-    if not number.isdigit():
-        return _NUMERIC
-    return next((kind for kind, most in _NUMBERS if int(number) < most), _NUMERIC)
+def _kind_of(number: str) -> int:
+    mantissa, _, exponent = number.lower().partition("e")
+    if len(number) > MOST_LITERAL_DIGITS or (
+        len(mantissa) + abs(int(exponent or 0)) > MOST_LITERAL_DIGITS
+    ):
+        raise invalid_sql(
+            f"a number in the statement has more than {MOST_LITERAL_DIGITS} digits", "round it"
+        )
+    value = int(number) if number.isdigit() else math.inf
+    return next(kind for kind, (_, most) in _NUMBERS.items() if value <= most)
 
 
 _MAX_NODES = 3_000
@@ -509,26 +501,20 @@ _BINDING: Mapping[str, tuple[int, bool]] = {
 }
 _PREFIXES = ("Not", "Neg")
 
-# SQL's words for nodes and their arguments, where their names differ
+# SQL's words for nodes and their arguments that a text does not show, or not in one place
 _WORDS: Mapping[str, str] = {
-    "db": "a name with a schema",
-    "catalog": "a name with a schema",
-    "distinct": "DISTINCT",
-    "hint": "a hint",
-    "into": "INTO",
+    **dict.fromkeys(("db", "catalog"), "a name with a schema"),
     "laterals": "LATERAL",
     "locks": "FOR UPDATE",
     "sample": "TABLESAMPLE",
-    "symmetric": "SYMMETRIC",
     "windows": "WINDOW",
+    "unit": "a unit behind the text of an INTERVAL",
     "with_": "WITH inside of this",
-    "Values": "VALUES",
-    "JSONBContainsTopKey": "the operator '?'",
     "Dot": "a name with a schema, or a field of a row,",
-    "Placeholder": "a parameter",
-    "Parameter": "a parameter",
     "Table": "a function in FROM",
 }
+_MARKER = re.compile(r"'L\d+'|\b[123]\d{5,}\b")
+_MOST_SHOWN = 60  # characters of a node
 
 
 @cache
@@ -569,18 +555,17 @@ def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
     parser.LAMBDAS = {}
     parser.FUNCTION_PARSERS = {name: parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
     try:
-        trees = parser.parse(dialect.tokenize(shape.text), shape.text)
+        [tree] = parser.parse(dialect.tokenize(shape.text), shape.text)
     except ToolError:
         raise
-    except Exception:  # noqa: BLE001  # whatever it stumbles over, it is no SELECT that is known
+    except Exception as error:  # noqa: BLE001  # it stumbles over many a text in its own ways
+        found = error.errors[0].get("highlight") if isinstance(error, ParseError) else None
+        place = f" at {_without_markers(found)!r}" if found else ""
         raise invalid_sql(
-            "it cannot be read as SQL", "check its brackets, commas and words"
+            f"it cannot be read as SQL{place}", "check its brackets, commas and words"
         ) from None
-    if len(trees) != 1 or trees[0] is None:
-        raise invalid_sql("there is more than one statement", "ask for one at a time")
-    tree: exp.Expression = trees[0]
     _check(tree)
-    return tree
+    return tree  # type: ignore[no-any-return]
 
 
 def parts(node: exp.Expression, *names: str) -> list[Any]:
@@ -590,19 +575,22 @@ def parts(node: exp.Expression, *names: str) -> list[Any]:
         ToolError: it has.
     """
     for name, value in node.args.items():
-        if value and name not in names:
-            what = (
-                _WORDS.get(name)
-                or f"{describe_node(node)} with {name.strip('_').replace('_', ' ')}"
-            )
-            raise unsupported(what)
+        if value and name not in names:  # sqlglot names an argument by its keyword
+            raise unsupported(_WORDS.get(name) or name.strip("_").replace("_", " ").upper())
     return [node.args.get(name) for name in names]
 
 
 def describe_node(node: exp.Expression) -> str:
-    """Return the name of a node for an error."""
-    kind = type(node).__name__
-    return _WORDS.get(kind) or kind.upper()
+    """Return a node as SQL for an error, without the literals."""
+    known = _WORDS.get(type(node).__name__)
+    return known or _without_markers(
+        Postgres().generate(node, unsupported_level=ErrorLevel.IGNORE)
+    )
+
+
+def _without_markers(text: str) -> str:
+    text = _MARKER.sub("...", text)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _check(tree: exp.Expression) -> None:

@@ -59,7 +59,13 @@ from alfred_refs.errors import SetupError
 from alfred_refs.mapping import KeyColumn, undecorated_type
 from alfred_refs.mapping.columns import values_of
 from alfred_refs.tools.errors import invalid_sql, no_sql
-from alfred_refs.tools.sql.parsing import MAX_CHARACTERS, Budget, raw_key, unknown_name
+from alfred_refs.tools.sql.parsing import (
+    MAX_CHARACTERS,
+    MOST_LITERAL_DIGITS,
+    Budget,
+    raw_key,
+    unknown_name,
+)
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_value
 
 _Type = TypeEngine[Any]
@@ -161,6 +167,14 @@ class Function:
     repeats: bool = False
     keys: bool = False
     kind: str = "plain"
+
+    def __str__(self) -> str:
+        """Return the arguments for an error."""
+        sizes = {"whole": "text", "base": "number", "power": "number", "same": "value"}
+        words = ["text" if each in LONGEST else sizes.get(each, each) for each in self.takes]
+        required, optional = words[: self.fewest], words[self.fewest :]
+        listed = ", ".join([*required, *(f"[{each}]" for each in optional)])
+        return f"{listed}, ..." if self.repeats else listed
 
 
 def _parse_signature(line: str, kind: str = "plain", *, keys: bool = False) -> dict[str, Function]:
@@ -327,7 +341,6 @@ def limited_text(element: Any, most: int) -> Any:
     return sa.func.pg_catalog.varchar(element, limit, sa.false(), type_=Text())
 
 
-_MOST_LITERAL_DIGITS = 100
 _SMALL_SIZE = 64  # of any date, interval or integer, as text
 
 # types whose values have a size of their own
@@ -349,19 +362,10 @@ UNNAMED = "?column?"
 """PostgreSQL's name for an expression without one."""
 
 
-def _decimal(text: str) -> Decimal:
-    made = Decimal(text)
-    if max(len(text), abs(made.adjusted())) > _MOST_LITERAL_DIGITS:
-        raise invalid_sql(
-            f"a number in the statement has more than {_MOST_LITERAL_DIGITS} digits", "round it"
-        )
-    return made
-
-
 _NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
     "integer": (Integer(), int),
     "bigint": (sa.BigInteger(), int),
-    "numeric": (Numeric(), _decimal),
+    "numeric": (Numeric(), Decimal),
 }
 
 
@@ -470,7 +474,7 @@ class Literals:
         """Return a number as a parameter."""
         type_, convert = _NUMBERS[kind]
         sent = self._parameter("n", literal, type_, convert)
-        return Value(sent, number=literal, most=_MOST_LITERAL_DIGITS)
+        return Value(sent, number=literal, most=MOST_LITERAL_DIGITS)
 
     def count(self, value: Value) -> Value:
         """Return a number of characters; one that the statement has is small."""

@@ -297,14 +297,8 @@ def _matching_columns(queries: Sequence[Query], scope: Scope) -> list[Value]:
 
 def _matching(pair: Sequence[Value], scope: Scope) -> Value:
     one, other = pair
-    if bool(one.key) != bool(other.key) and not (one.is_null or other.is_null):
-        raise invalid_sql(
-            f"a union has refs beside data ({one.name!r})", "select refs of one table"
-        )
     both = unify_values(pair, scope.building.literals, "a union")
     column = one.column if one.column is other.column else None
-    if (one.is_sealed or other.is_sealed) and column is None:
-        raise invalid_sql("a union has documents of several columns", "select one of them")
     element, type_ = one.element, widest(both).type
     key = one.key or other.key
     # NULL takes the type of refs, which the session declares for the column

@@ -71,7 +71,6 @@ from alfred_refs.tools.sql.parsing import (
     parse_shape,
     shape_of,
     too_deep,
-    type_words,
 )
 from alfred_refs.tools.sql.scopes import (
     FUNCTIONS,
@@ -163,7 +162,7 @@ class Plans:
             ToolError: it cannot be answered.
         """
         budget = Budget(seconds)
-        shape = shape_of(text, type_words())
+        shape = shape_of(text)
         key = shape.text, fenced
         fixed = self._fixed.get(key, ())
         plan = self._plans.get((key, *(shape.literals[n] for n in fixed)))

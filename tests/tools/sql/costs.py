@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -119,9 +120,24 @@ def _fit(make: Callable[[int], str], most: int) -> str:
     return next(fitting, make(1))
 
 
+_TOKENS = re.compile(r"'[^']*'|\w+|\s+|[^\w\s]+")
+
+
+def _broken(sql: str, dice: random.Random) -> str:
+    """Return a text with some tokens left out, doubled, or moved."""
+    tokens = _TOKENS.findall(sql)
+    for _ in range(dice.randint(1, 3)):
+        token = tokens.pop(dice.randrange(len(tokens)))
+        for _ in range(dice.choice((0, 1, 2))):
+            tokens.insert(dice.randrange(len(tokens) + 1), token)
+    return " ".join(tokens)
+
+
 def text_of(dice: random.Random) -> str:
-    """Return a text: of the grammar, a chain, or one construct inside of another."""
+    """Return a text: of the grammar, broken, a chain, or one construct inside of another."""
     kind = dice.random()
+    if kind < 0.1:
+        return _broken(Generator(dice).query()[0], dice)[:MOST_CHARACTERS]
     if kind < 0.4:
         made = Generator(dice).query()[0]
         return made if len(made) <= MOST_CHARACTERS else made[:MOST_CHARACTERS]

@@ -109,6 +109,35 @@ def test_a_statement_that_the_database_refuses_says_why(world: World) -> None:
     assert "a text cannot be converted to its type" in converted["message"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("select name ~* 'a' from products", "name ~* ... is not known"),
+        ("select current_user", "CURRENT_USER is not known"),
+        ("select ~stock from products", "~stock is not known"),
+        ("select (name, stock + 12) from products", "(name, stock + ...) is not known"),
+        ("select interval '1' day", "a unit behind the text of an INTERVAL is not known"),
+        ("select * from lateral (select 1) x", "LATERAL (SELECT ...) AS x in FROM is not known"),
+        ("select name from products fetch first 2 rows with ties", "WITH TIES is not known"),
+        ("select name from products group by all", "ALL is not known"),
+        ("select name::point from products", "there is no type POINT to use"),
+        ("select 1 = 1 = 1", "what belongs together around ... = ..."),
+        ("select stock from products where (stock = 'a", "a quote or a comment is not closed"),
+        ("select case stock when 1 then end", "it cannot be read as SQL at 'end'"),
+        ("select grouping(name) from products", "no function 'grouping' here; use one of 'lower'"),
+        ("select lenght(name) from products", "no function 'lenght' here; use one of 'length';"),
+        ("select div(1)", "div() is called with 1 arguments; write div(number, number)"),
+        ("select concat('a')", "write concat(text, text, ...)"),
+        ("select lag()", "write lag(value, [int], [value])"),
+        ("select date('2026-05-01')", "'date' is a type and no function; convert with CAST"),
+        ("select first_value(1)", "window function first_value requires an OVER clause"),
+    ],
+)
+def test_errors_speak_of_the_text(world: World, sql: str, told: str) -> None:
+    """Of what the model wrote, without its literals, and never of the parser's classes."""
+    assert told in world.ask(sql)["error"]["message"] + ";"
+
+
 def test_endless_statements_are_stopped(world: World, session: RefSession) -> None:
     """A recursion without end, and a product of all rows with all."""
     toolset = _toolset(world, limits=Limits(seconds=0.2))

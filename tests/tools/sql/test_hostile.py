@@ -14,7 +14,7 @@ from tests.tools.sql.world import ANN, BOB, SECRET, World
 pytestmark = pytest.mark.slow
 
 CORPUS = Path(__file__).with_name("hostile.txt").read_text("utf-8")
-FEWEST = 1071
+FEWEST = 1080
 SLOWEST = 2.0  # seconds
 
 LINES = [line for line in CORPUS.splitlines() if line and not line.startswith("#")]
@@ -42,6 +42,14 @@ LONG = {
     "deep ||": "select " + "('a' || " * 39 + "'b'" + ")" * 39,
     "deep arithmetic": "select " + "(1 + " * 39 + "1" + ")" * 39,
     "deep windows": "select " + "sum(" * 30 + "1" + ") over ()" * 30,
+    "long integer": "select " + "9" * 5_000,
+    "long number": "select 1." + "9" * 5_000,
+    "long exponent": "select 1e" + "9" * 5_000,
+    "long limit": "select 1 limit " + "9" * 5_000,
+    "subscripts": "select tags" + "[1]" * 600 + " from products",
+    "types": "select " + "date(" * 39 + "1" + ")" * 39,
+    "types in subscripts": "select " + "x[date(" * 19 + "1" + ")]" * 19,
+    "square brackets": "select " + "array[" * 39 + "1" + "]" * 39,
     "half a surrogate": "select '\ud800'",
     "a NUL": "select 'a\x00b'",
     "an escape": "select '\x1b'",
