@@ -6,8 +6,9 @@
       ──parameters, a read-only transaction──▶ the session ──▶ columns, rows, labels
 
 The model's text is never sent, not even a name of it: a construct that has no builder here cannot
-be in the statement. The session replaces refs by keys, restricts rows to its owner, and shows refs
-for keys, as it does for every statement.
+be in the statement. Each module raises `ToolError`, which the model reads, for what cannot be
+answered. The session replaces refs by keys, restricts rows to its owner, and shows refs for keys,
+as it does for every statement.
 
 >>> toolset = Toolset([Recipe], sql=True)
 >>> toolset.call(session, "db_query", {"sql": "select count(*) from recipes"})

@@ -147,11 +147,7 @@ def _argument(word: str, node: Any, scope: Scope, called: str) -> Any:
 
 
 def value_of(node: Any, scope: Scope) -> Value:
-    """Build the value of a node.
-
-    Raises:
-        ToolError: there is no builder for it, or it cannot be used so.
-    """
+    """Build the value of a node."""
     construct = CONSTRUCTS.get(type(node).__name__)
     if construct is None:
         raise unsupported(describe_node(node))
@@ -174,11 +170,7 @@ def values_of(nodes: Sequence[Any], scope: Scope) -> list[Value]:
 
 
 def condition_of(node: Any, scope: Scope) -> Any:
-    """Build a condition.
-
-    Raises:
-        ToolError: it is not boolean.
-    """
+    """Build a condition."""
     value = require_data(value_of(node, scope), "a condition")
     if not (value.is_null or isinstance(value.type, sa.Boolean)):
         raise invalid_sql(
@@ -212,11 +204,7 @@ def name_of(node: Any) -> str:
 
 
 def literal_of(node: Any) -> tuple[int, str | None]:
-    """Return which literal a node is, and the type of a number.
-
-    Raises:
-        ToolError: it is not a literal.
-    """
+    """Return which literal a node is, and the type of a number."""
     if not isinstance(node, exp.Literal):
         raise invalid_sql(
             f"{describe_node(node)} stands where a number or text is needed", "write it out"
@@ -226,11 +214,7 @@ def literal_of(node: Any) -> tuple[int, str | None]:
 
 
 def integer_of(node: Any, scope: Scope) -> int:
-    """Return an integer that the statement itself depends on.
-
-    Raises:
-        ToolError: it is not an integer.
-    """
+    """Return an integer that the statement itself depends on."""
     literal, kind = literal_of(node)
     if kind != "integer":
         raise invalid_sql("another value stands where an integer is needed", "write an integer")

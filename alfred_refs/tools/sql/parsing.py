@@ -185,11 +185,7 @@ class Budget:
         self._ends_at = math.inf if self.seconds is None else monotonic() + self.seconds
 
     def spend(self, units: int) -> None:
-        """Use units.
-
-        Raises:
-            ToolError: there are not so many left, or the time is over.
-        """
+        """Use units."""
         self.spent += units
         if self.spent > MAX_COST:
             raise invalid_sql(
@@ -207,11 +203,7 @@ class Budget:
 
     @contextmanager
     def level(self) -> Iterator[None]:
-        """Enter an expression inside of another; the session takes longer for each level.
-
-        Raises:
-            ToolError: it is nested too deep.
-        """
+        """Enter an expression inside of another; the session takes longer for each level."""
         self._depth += 1
         if self._depth > _MAX_LEVELS:
             raise too_deep()
@@ -219,11 +211,7 @@ class Budget:
         self._depth -= 1
 
     def check_time(self) -> None:
-        """Check the deadline.
-
-        Raises:
-            ToolError: the time is over.
-        """
+        """Check the deadline."""
         if self.seconds is not None and monotonic() > self._ends_at:
             raise too_slow(self.seconds, "a shorter statement")
 
@@ -293,11 +281,7 @@ class Shape:
 
 
 def shape_of(text: str) -> Shape:
-    """Split a text into its shape and its literals.
-
-    Raises:
-        ToolError: it is too long or too deep, or has an unknown token.
-    """
+    """Split a text into its shape and its literals."""
     if len(text) > MAX_CHARACTERS:
         raise invalid_sql(
             f"the text has {len(text)} characters", f"write at most {MAX_CHARACTERS}"
@@ -328,9 +312,6 @@ def number_of(marker: Any, *, added: int = 0) -> tuple[int, str]:
     Args:
         marker: from the tree.
         added: what sqlglot has subtracted from it.
-
-    Raises:
-        ToolError: the parser has computed with it.
     """
     kind, rest = divmod(int(marker) + added, _UNIT) if str(marker).isdigit() else (0, 0)
     index, rest = divmod(rest, 10)
@@ -542,11 +523,7 @@ class _BoundedParser(PostgresParser):
 
 
 def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
-    """Parse a shape into sqlglot's tree.
-
-    Raises:
-        ToolError: it is not SQL, not one statement, or binds differently than in PostgreSQL.
-    """
+    """Parse a shape into sqlglot's tree, if PostgreSQL would read it in the same way."""
     dialect = Postgres()
     parser: Any = _BoundedParser(dialect=dialect)
     parser.budget = budget
@@ -569,11 +546,7 @@ def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
 
 
 def parts(node: exp.Expression, *names: str) -> list[Any]:
-    """Return arguments of a node, and check that it has no others.
-
-    Raises:
-        ToolError: it has.
-    """
+    """Return arguments of a node; refuse one that has others."""
     for name, value in node.args.items():
         if value and name not in names:  # sqlglot names an argument by its keyword
             raise unsupported(_WORDS.get(name) or name.strip("_").replace("_", " ").upper())

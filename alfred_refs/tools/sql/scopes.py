@@ -517,15 +517,13 @@ class Literals:
         limited.type = value.type
         return replace(value, element=limited, most=most)
 
-    def ref(self, value: Value, like: Value) -> ColumnElement[Any]:
-        """Return the element of a value; an untyped text becomes a ref for the session."""
-        if value.literal is None:
-            return value.element  # type: ignore[no-any-return]
+    def ref(self, literal: int, like: Value) -> ColumnElement[Any]:
+        """Return an untyped text as a ref for the session, next to other refs."""
         key = like.key
         # the same name for the same keys: PostgreSQL compares GROUP BY expressions by parameter
         space = "" if key is None else re.sub(r"\W", "_", key.space)
         name = f"k_{space}_{type(like.type).__name__}_"
-        return self._parameter(name, value.literal, like.type, str, is_key=True)
+        return self._parameter(name, literal, like.type, str, is_key=True)
 
     def _parameter(
         self,
@@ -556,11 +554,7 @@ def _short_count(text: str) -> int:
 
 
 def require_data(value: Value, what: str) -> Value:
-    """Return a value to compute with.
-
-    Raises:
-        ToolError: it is a key, or may contain keys.
-    """
+    """Return a value to compute with: not a key, nor what may contain keys."""
     if value.key is not None:
         raise invalid_sql(
             f"{what} is made of a ref ({value.name!r})",
@@ -571,11 +565,7 @@ def require_data(value: Value, what: str) -> Value:
 
 
 def require_inspectable(value: Value, what: str) -> Value:
-    """Return a value to compare or sort by.
-
-    Raises:
-        ToolError: it may contain keys.
-    """
+    """Return a value to compare or sort by: not what may contain keys."""
     if value.is_sealed:
         raise invalid_sql(
             f"{what} is made of {value.name!r}, which is shown as a whole only",
@@ -594,9 +584,6 @@ def unify_values(
         literals: of the statement.
         what: the construct, for errors.
         by_first: whether the first value decides the type; otherwise the widest does.
-
-    Raises:
-        ToolError: they are of several kinds.
     """
     typed = [each for each in values if not each.is_open]
     keys = [each for each in typed if each.key is not None]
@@ -604,9 +591,11 @@ def unify_values(
         _check_keys(typed, keys[0], what)
         like = keys[0]
         return [
-            replace(each, element=literals.ref(each, like), key=like.key, literal=None)
-            if each.literal is not None
-            else each
+            each
+            if each.literal is None
+            else replace(
+                each, element=literals.ref(each.literal, like), key=like.key, literal=None
+            )
             for each in values
         ]
     for each in values:
@@ -653,11 +642,7 @@ def item_key(key: KeyColumn | None) -> KeyColumn | None:
 
 
 def list_key(key: KeyColumn | None) -> KeyColumn | None:
-    """Return lists of keys.
-
-    Raises:
-        ToolError: they are lists already, of which an answer could have any number.
-    """
+    """Return lists of keys, but no lists of those: they could show any number of refs."""
     if key is not None and key.array:
         raise invalid_sql("it has lists of lists of refs", "use unnest(), or join their table")
     return None if key is None else replace(key, array=True)
@@ -693,11 +678,7 @@ class Query:
         return replace(self, values=[replace(each, size=1) for each in self.values])
 
     def with_names(self, names: Sequence[str], name: str) -> Query:
-        """Return the same rows, with other names for the first columns.
-
-        Raises:
-            ToolError: there are more names than columns.
-        """
+        """Return the same rows, with other names for the first columns."""
         if len(names) > len(self.values):
             raise invalid_sql(f"{name!r} has more names than columns", "give each column one name")
         first = [
@@ -849,11 +830,7 @@ class Scope:
     subqueries: dict[Any, tuple[Query, int]] = field(default_factory=dict)
 
     def add(self, source: Source) -> None:
-        """Add an item of FROM.
-
-        Raises:
-            ToolError: there is one of its name.
-        """
+        """Add an item of FROM."""
         if source.name in (each.name for each in self.sources):
             raise invalid_sql(f"{source.name!r} is twice in FROM", "give each a name, with AS")
         self.sources.append(source)
@@ -874,11 +851,7 @@ class Scope:
         return {**(self.outer.all_parts() if self.outer else {}), **self.parts}
 
     def relation(self, name: str, alias: str) -> Source:
-        """Return what a name in FROM means.
-
-        Raises:
-            ToolError: there is nothing of that name.
-        """
+        """Return what a name in FROM means."""
         part = self.all_parts().get(name)
         if part is not None:
             self.building.budget.spend(part.cost)
@@ -893,11 +866,7 @@ class Scope:
         return self.building.table(found[0], alias)
 
     def column(self, table: str | None, name: str) -> Value:
-        """Return the column that a name means, in this scope or the nearest outer one.
-
-        Raises:
-            ToolError: there is none, or there are several.
-        """
+        """Return the column that a name means, in this scope or the nearest outer one."""
         for scope in self._scopes():
             found = _named(scope._columns(table), name)  # noqa: SLF001
             if len(found) > 1:
@@ -916,11 +885,7 @@ class Scope:
         return [each for s in self.sources if s.name == table for each in s.values]
 
     def star(self, table: str | None) -> list[Value]:
-        """Return the columns that `*` selects.
-
-        Raises:
-            ToolError: there is no such table in FROM.
-        """
+        """Return the columns that `*` selects."""
         if not any(table in (None, each.name) for each in self.sources):
             raise self._unknown_table(table)
         return [e for e in self._columns(table) if e.column is None or e.column.shown]

@@ -75,11 +75,7 @@ class _Rows:
     columns: Sequence[Value]
 
     def named(self, name: str) -> Value:
-        """Return the column of a name for USING.
-
-        Raises:
-            ToolError: there is none, or there are several.
-        """
+        """Return the column of a name for USING."""
         found = [each for each in self.columns if each.name == name]
         if len(found) != 1:
             many = "several tables" if found else "none of the tables"
@@ -392,11 +388,7 @@ _GROUPINGS: Mapping[str, Callable[..., Any]] = {
 
 
 def query_of(node: Any, scope: Scope) -> Query:
-    """Build a SELECT or a union, in a scope of its own.
-
-    Raises:
-        ToolError: it has a construct without a builder.
-    """
+    """Build a SELECT or a union, in a scope of its own."""
     if isinstance(node, exp.Subquery | exp.Paren):
         names = [name for name in ("this", *_CLAUSES) if name in node.args]
         inner, *clauses = parts(node, *names)
