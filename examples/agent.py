@@ -58,7 +58,7 @@ SAID: Final[Sequence[str]] = (
 # what a prompt of a turn must have told, whatever else it tells
 TOLD: Final[Sequence[tuple[int, str]]] = (
     (1, "## Task\n\n> invent"),
-    (2, '- gen_recipe_1 "Lentil soup" (pending in turn 1)'),
+    (2, '- gen_recipe_1 "Lentil soup" (pending since turn 1)'),
     (3, '- recipe_1 "Lentil soup" (created in turn 2)'),
     (4, "meal_plans"),
     (5, '- recipe_1 "Lentil soup" (updated by the user in turn 4)'),
@@ -67,7 +67,7 @@ TOLD: Final[Sequence[tuple[int, str]]] = (
     (7, "- meal_plan_1 (read in turn 7)"),
     (8, "- meal_plan_1 (deleted in turn 7)"),
     (8, '- recipe_1 "Lentil soup" (updated in turn 5), kept because "it is planned"'),
-    (9, '- gen_recipe_3 "Pumpkin soup" (pending in turn 8)'),
+    (9, '- gen_recipe_3 "Pumpkin soup" (pending since turn 8)'),
     (10, '- recipe_3 "Pumpkin soup" (created in turn 9)'),
 )
 

@@ -55,6 +55,7 @@ from pydantic import BaseModel
 
 from alfred_refs.context.decisions import (
     ActDecision,
+    NewDraft,
     ThinkDecision,
     ToolCall,
     UnderstandDecision,
@@ -103,6 +104,7 @@ from alfred_refs.context.views import (
 )
 from alfred_refs.conversation import Conversation, mask_keys
 from alfred_refs.errors import ContextError, SetupError
+from alfred_refs.mapping import parse_ref
 from alfred_refs.owners import Owner
 from alfred_refs.session import RefSession
 from alfred_refs.sqla import AsyncFacade, async_method, in_greenlet
@@ -265,7 +267,7 @@ class Context:
     def view(self, audience: Audience = "act") -> ContextView:
         """Return the content of a prompt as data.
 
-        It takes two round trips to the registry, four if the toolset has `consent`; one statement
+        It takes two round trips to the registry, five if the toolset has `consent`; one statement
         for each table with rows, one for each of their relationships, and one for the labels of
         each table that refs lead to.
 
@@ -294,14 +296,30 @@ class Context:
         return ContextView.model_validate(cover(view))
 
     def _decided(self, turn: int) -> list[CallView]:
-        """Return the calls that need a person: two round trips, if the toolset has `consent`."""
+        """Return the calls that need a person: three round trips, if the toolset has `consent`."""
         if self._toolset is None or self._toolset.consent is None:
             return []
         select = self.conversation.calls.select
         # waiting calls may be older than the latest calls
         found = [*select(states=["waiting"], limit=_MOST_CALLS), *select(limit=_MOST_CALLS)]
         entries = {entry.number: entry for entry in found}
-        return calls_of([entries[each] for each in sorted(entries)], turn - self.window.active)
+        since, tables = turn - self.window.active, self._toolset.tables
+        calls = calls_of([entries[each] for each in sorted(entries)], since)
+        entities = {
+            ref: parsed.entity
+            for call in calls
+            for ref in call.rows
+            if (parsed := parse_ref(ref)) is not None and parsed.entity in tables.shown
+        }
+        labels = self.conversation.labels_of([*entities]) if entities else {}
+        named = {
+            ref: None if entities[ref] in self._toolset.masked else label
+            for ref, label in labels.items()
+        }
+        return [
+            call.model_copy(update={"rows": {r: named[r] for r in call.rows if r in named}})
+            for call in calls
+        ]
 
     def _read_rows(
         self, selection: Selection, record: ActivityRecord, *, data: bool
@@ -564,9 +582,15 @@ class Context:
         return {table.name: table.ref_field for table in tables}
 
     def _schema(self, step: Step) -> str:
-        if self._toolset is None or step.type not in ("read", "write"):
+        """Return the tables of a step; of one that generates, those that may have drafts."""
+        if self._toolset is None or step.type == "analyze":
             return ""
-        return self._toolset.describe(step.tables)
+        if step.type != "generate":
+            return self._toolset.describe(step.tables)
+        # a plan may name only the tables that the content refers to
+        drafted = self._toolset.draft_tables
+        named = [name for name in drafted if step.tables is None or name in step.tables]
+        return self._toolset.describe(named or drafted, drafts=True)
 
     def _without_keys(
         self, step: Step, exchanges: Sequence[Exchange], calls: Sequence[Called]
@@ -605,9 +629,9 @@ class Context:
             decision: its last decision.
 
         Raises:
-            ContextError: the decision belongs to another type of step.
-            DraftContentError, BadRefError: the content cannot be a draft; the text is for the
-                model.
+            ContextError: the decision belongs to another type of step, or has drafts without
+                `sessions`.
+            ToolError: the content cannot be a draft; the text is for the model.
         """
         made = decision.root
         if step.type != decision.step:
@@ -617,12 +641,7 @@ class Context:
             )
         if isinstance(made, ToolCall):
             return []
-        refs = [
-            self.conversation.draft(table.model, each.data, label=each.label).ref
-            for each in getattr(made, "drafts", ())
-            if self._toolset is not None
-            for table in (self._toolset.tables.by_name(each.table, "create"),)
-        ]
+        refs = self._keep_drafts(getattr(made, "drafts", ()))
         left = made.model_dump(mode="json", exclude_none=True, exclude={"drafts"})
         left |= {"type": step.type, "goal": step.goal}
         if "note_for_next_step" in left:
@@ -630,6 +649,27 @@ class Context:
         if refs:
             left["drafts"] = refs
         self.conversation.add_step(left)
+        return refs
+
+    def _keep_drafts(self, new: Sequence[NewDraft]) -> list[str]:
+        """Keep drafts; the given labels are for those whose class makes none."""
+        if not new or self._toolset is None:
+            return []
+        if self._sessions is None:
+            raise ContextError(
+                "a step made drafts, and the Context has no sessions to keep them",
+                "give it sessions=, or use desk.context(...)",
+            )
+        with self._session() as session:
+            refs = self._toolset.keep_drafts(session, [(each.table, each.data) for each in new])
+        labels = {ref: each.label for ref, each in zip(refs, new, strict=True) if each.label}
+        unnamed = {
+            draft.ref: draft.content
+            for draft in (self.conversation.read_drafts([*labels]) if labels else ())
+            if draft.label is None
+        }
+        if unnamed:
+            self.conversation.edit_drafts(unnamed, labels={ref: labels[ref] for ref in unnamed})
         return refs
 
     def with_names(

@@ -487,10 +487,9 @@ def _tables(toolset: Toolset) -> dict[str, tuple[str, ...]]:
 
 def _completion_type(toolset: Toolset) -> type[StepComplete]:
     """Return the completion type of a step that may make drafts for a toolset."""
-    tables = _tables(toolset).get("db_create", ())
-    if not tables or not toolset.drafts:
+    if not toolset.draft_tables:
         return StepComplete
-    names: Any = Literal[tables]
+    names: Any = Literal[tuple(toolset.draft_tables)]
     draft: Any = create_model("NewDraft", __base__=NewDraft, table=(names, ...))
     return create_model(
         "Generated",

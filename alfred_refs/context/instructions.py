@@ -145,7 +145,7 @@ def _instructions(toolset: Toolset, tools: Collection[str]) -> Instructions:
         filters=[_filter(kind) for kind in kinds],
         tables=bool(toolset.tables.names),
         drafts=toolset.drafts,
-        new_drafts=toolset.drafts and any("create" in table.verbs for table in toolset.tables),
+        new_drafts=bool(toolset.draft_tables),
         labels=toolset.expect == "required",
         search="similar" in operators,
         writes=any(not toolset.reads(each["name"]) for each in every),
@@ -179,8 +179,11 @@ def _arguments(
         )
         shape = "list of objects" if is_explained else write_type(field, kinds)
         shape = "[filter]" if is_filters else shape
-        words = f" ({shape})" if typed or name != "table" else ""
-        said = " ".join(field.get("description", "").split())
+        is_table = name == "table" and not typed
+        words = "" if is_table else f" ({shape})"
+        said = (
+            "a name from 'Tables'" if is_table else " ".join(field.get("description", "").split())
+        )
         mark = "" if name in required else "?"
         yield f"{indent}- `{name}{mark}`{words}{': ' if said else ''}{said}"
         if is_explained:

@@ -521,7 +521,7 @@ PARTS: Final[Sequence[Part]] = (
     Part("batch manifest", "W", "To be written", _batch),
     Part("step guidance", "RWAG", "How", lambda m: plain_lines(m.step.step_guidance)),
     Part("data", "RWAG", "Data", _results),
-    Part("schema", "RW", "Tables", lambda m: m.schema),
+    Part("schema", "RWG", "Tables", lambda m: m.schema),
     Part("entities", "RWAG", "Rows", lambda m: m.entities),
     Part("drafts", "W", "Drafts", lambda m: m.drafts),
     Part("conversation", "RWAG", "Conversation", _conversation),

@@ -594,7 +594,7 @@ class NewRows(_Arguments):
         description="the ref of a draft to save, or a list of refs",
         json_schema_extra={DRAFTS: True},
     )
-    expect: Labels | None = Field(
+    expect: Labels | dict[str, Any] | None = Field(
         default=None,
         description="the label of the draft, or of each in the list",
         json_schema_extra={DRAFTS: True},

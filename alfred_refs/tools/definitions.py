@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, create_model
 from pydantic_core import PydanticCustomError, core_schema
 from sqlalchemy import inspect, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import MANYTOONE, Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation
@@ -65,7 +65,7 @@ from alfred_refs.tools.call import Call, Setting
 from alfred_refs.tools.errors import foreign_row, invalid_arguments
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions, filter_by_refs
-from alfred_refs.tools.payload import decode_values
+from alfred_refs.tools.payload import decode_values, nestable
 from alfred_refs.tools.preconditions import (
     Expectation,
     expectations_of,
@@ -86,6 +86,13 @@ _HOW_TO_READ = (
     "'columns' and for paths in filters ('name.column')."
 )
 _HOW_TO_READ_LISTS = " 'lists': what db_edit_list edits by position."
+_HOW_TO_DRAFT = (
+    "Under each table the columns of a new row. '*': it needs this one. '?': may be null. "
+    "'{entity} ref': a text such as '{entity}_1', as rows show it."
+)
+_HOW_TO_NEST = (
+    " 'inside': new rows may be given inside of the row, under this name; they need no ref of it."
+)
 
 
 def description_of(
@@ -108,36 +115,82 @@ def description_of(
     return "\n".join(lines)
 
 
+def description_of_drafts(
+    tables: Iterable[ToolTable], filled: Callable[[ToolTable], Collection[str]]
+) -> str:
+    """Return what drafts of tables may contain, with the tables of rows inside of them.
+
+    Args:
+        tables: the tables.
+        filled: as for `description_of`.
+    """
+    listed = list(tables)
+    lines: list[str] = []
+    for table in listed:
+        inside = [
+            name
+            for name in nestable(table)
+            if table.relationship(name).direction is not MANYTOONE  # these rows come first
+            and "create" in table.targets[name].verbs
+        ]
+        targets = dict.fromkeys(table.targets[name] for name in inside)
+        listed += [each for each in targets if each not in listed]
+        lines.append(_quote_name(table.name) + _table_comment(table))
+        lines += _column_lines(
+            table, filled(table), [each for each in table.columns.values() if each.creatable]
+        )
+        lines += [f"  inside: {_related(table, inside)}"] if inside else []
+    if not lines:
+        return ""
+    nest = _HOW_TO_NEST if any(line.startswith("  inside: ") for line in lines) else ""
+    return "\n".join([_HOW_TO_DRAFT.format(entity=listed[0].entity) + nest, *lines])
+
+
 def _table_lines(table: ToolTable, filled: Collection[str]) -> Iterator[str]:
     yield "".join(
         [
             _quote_name(table.name),
             _linked(table) if table.ends else _forbidden_verbs(table),
-            _comment_suffix(getattr(inspect(table.model).local_table, "comment", None)),
+            _table_comment(table),
         ]
     )
     if table.row_ref is not None:
         yield f"  {table.row_ref}: {table.entity} ref, read only"
+    yield from _column_lines(table, filled, table.columns.values())
+    if table.targets:
+        yield f"  related: {_related(table, table.targets)}"
+    lists = lists_of(table)
+    if lists:
+        yield "  lists: " + ", ".join(map(_quote_name, lists))
+
+
+def _table_comment(table: ToolTable) -> str:
+    return _comment_suffix(getattr(inspect(table.model).local_table, "comment", None))
+
+
+def _column_lines(
+    table: ToolTable, filled: Collection[str], columns: Iterable[ToolColumn]
+) -> Iterator[str]:
+    """Yield a line for each column, and one for each rule about several of the table."""
     rules = rules_of(table)
     by_column: dict[str, list[Rule]] = {}
     for rule in rules:
         if rule.is_inline:
             by_column.setdefault(rule.columns[0], []).append(rule)
-    for column in table.columns.values():
+    for column in columns:
         is_needed = column.required and column.name not in filled and "create" in table.verbs
         line = _column_line(column, table, by_column.get(column.name, ()), is_needed=is_needed)
         yield f"  {line}"
     if not table.read_only:
         yield from (f"  {rule.line}" for rule in rules if not rule.is_inline)
-    if table.targets:
-        yield "  related: " + ", ".join(
-            f"{_quote_name(name)} ({'many ' if table.relationship(name).uselist else ''}"
-            f"{_quote_name(target.name)})"
-            for name, target in table.targets.items()
-        )
-    lists = lists_of(table)
-    if lists:
-        yield "  lists: " + ", ".join(map(_quote_name, lists))
+
+
+def _related(table: ToolTable, names: Iterable[str]) -> str:
+    return ", ".join(
+        f"{_quote_name(name)} ({'many ' if table.relationship(name).uselist else ''}"
+        f"{_quote_name(table.targets[name].name)})"
+        for name in names
+    )
 
 
 def _linked(table: ToolTable) -> str:

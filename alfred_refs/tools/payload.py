@@ -27,6 +27,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field as dataclasses_field
 from functools import partial
 from typing import Any, TypeVar
@@ -38,7 +39,7 @@ from alfred_refs.conversation import (
     parse_content,
     unknown_class_error,
 )
-from alfred_refs.errors import SetupError, UnknownDraftError
+from alfred_refs.errors import DraftContentError, SetupError, UnknownDraftError
 from alfred_refs.mapping import (
     KEY,
     CutTextError,
@@ -168,6 +169,40 @@ def new_contents(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> lis
     return _map_rows(payloads, lambda payload: draft_changes(table, payload))
 
 
+def check_content(
+    table: ToolTable,
+    content: Mapping[str, Any],
+    filled: Callable[[ToolTable], Collection[str]],
+) -> None:
+    """Check that the content of a draft has all required values except refs.
+
+    Refs may be missing, because a draft may be saved together with the rows that it refers to.
+
+    Args:
+        table: the table of the row.
+        content: values by column, with new rows inside.
+        filled: returns the columns of a table that hooks set in new rows.
+
+    Raises:
+        ToolError: a value is missing.
+    """
+    with suppress(DraftContentError):  # of a class that does not exist, which is refused later
+        table = table_of_content(table, content)
+    missing = [
+        column.name
+        for column in table.columns.values()
+        if column.required and column.creatable and column.key is None
+        if column.name not in filled(table) and content.get(column.name) is None
+    ]
+    if missing:
+        raise missing_value(table.name, missing)
+    for name in content.keys() & table.targets.keys():
+        inside = content[name] if isinstance(content[name], list) else [content[name]]
+        for each in inside:
+            if isinstance(each, dict):
+                check_content(table.targets[name], each, filled)
+
+
 def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
     """Check that new rows have their required values, after hooks.
 
@@ -237,7 +272,7 @@ def draft_changes(
     table = table_of_content(table, payload, stored=stored)
     whole = payload if whole is None else whole
     usable = {column.name: column for column in table.columns.values() if column.creatable}
-    relationships = _writable_relationships(table, usable)
+    relationships = nestable(table)
     is_discriminator_writable = (
         table.discriminator in table.columns and table.discriminator not in table.fixed
     )
@@ -317,15 +352,16 @@ def _unwritable_content(table: ToolTable, fact: str) -> ToolError:
     )
 
 
-def _writable_relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
+def nestable(table: ToolTable) -> list[str]:
     """Return the relationships that a model may use in new rows."""
+    usable = {column.name for column in table.columns.values() if column.creatable}
     references = table.references()
     return [
         name
         for name in table.targets
         if not (table.relationship(name).viewonly or name in table.fixed)
         # a relationship must not write columns that are read-only for the model
-        and {*usable} >= {*references.get(name, ())}
+        and usable.issuperset(references.get(name, ()))
     ]
 
 

@@ -72,6 +72,7 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.exact import is_exact_on
 from alfred_refs.tools.filters import BoundFilters
+from alfred_refs.tools.matching import DraftRecord
 from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
@@ -487,9 +488,10 @@ def _check_expectation(
             raise unexpected_row(expectation.ref, "label", label, value)
         return
     if parse_draft_ref(expectation.ref):
-        if isinstance(value, str):  # a draft may be saved by now, with another label as a row
-            return
-        raise invalid_value(expectation.field, "the label of a draft")
+        # a draft may be saved by now, with other values as a row
+        if isinstance(value, Mapping):
+            _check_draft(call, expectation, value)
+        return
     # the verbs refuse rows that the session cannot see
     rows = _rows_named(call, expectation)
     if call.visibility.hidden_among(expectation.table, rows):
@@ -497,6 +499,15 @@ def _check_expectation(
     for row in rows:
         for column, expected, actual in differences(expectation.table, row, value, call.exact.of):
             raise call.unexpected_row(expectation.table, expectation.ref, column, actual, expected)
+
+
+def _check_draft(call: Call, expectation: Expectation, values: Mapping[str, Any]) -> None:
+    """Check that a pending draft has the expected values."""
+    table, ref = expectation.table, expectation.ref
+    for draft in call.pending_drafts([ref], table.entity).values():
+        record = DraftRecord(table, draft.content, ref, ref)
+        for column, expected, actual in differing_values(table, values, record.value):
+            raise unexpected_row(ref, column, actual, expected)
 
 
 def _rows_named(call: Call, expectation: Expectation) -> Sequence[Any]:
@@ -512,16 +523,27 @@ def _rows_named(call: Call, expectation: Expectation) -> Sequence[Any]:
 
 
 def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:
-    """Check that no other row known to the conversation has the same label."""
-    rows = {
+    """Check that no other row known to the conversation has the same label.
+
+    Pending drafts are compared with each other: the ref of a draft is not mistaken for a row's.
+    """
+    stated = {
         each: (each.table.entity, label)
         for each, text in labels.items()
-        if not parse_draft_ref(each.ref) and (label := clean_label(text)) is not None
+        if (label := clean_label(text)) is not None
     }
-    namesakes = call.conversation.namesakes({*rows.values()}) if rows else {}
-    for each, pair in rows.items():
-        others = [ref for ref in namesakes.get(pair, ()) if ref != each.ref]
-        if others:
+    drafts = {each: pair for each, pair in stated.items() if parse_draft_ref(each.ref)}
+    rows = {*(pair for each, pair in stated.items() if each not in drafts)}
+    namesakes = call.conversation.namesakes(rows) if rows else {}
+    pending: dict[tuple[str, str | None], list[str]] = {}
+    for entity in {entity for entity, _ in drafts.values()}:
+        for draft in call.conversation.drafts(entity):
+            pending.setdefault((entity, draft.label), []).append(draft.ref)
+    for each, pair in stated.items():
+        refs = (pending if each in drafts else namesakes).get(pair, ())
+        others = [ref for ref in refs if ref != each.ref]
+        is_saved = each in drafts and each.ref not in refs  # by an earlier call of the same kind
+        if others and not is_saved:
             raise ambiguous_label(each.ref, others[0], pair[1], each.field)
 
 

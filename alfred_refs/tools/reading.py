@@ -43,7 +43,7 @@ from alfred_refs import sqla
 from alfred_refs.conversation import Draft
 from alfred_refs.mapping import Key, Verbatim, parse_ref
 from alfred_refs.session import Identity, MissingRows
-from alfred_refs.tools.answers import Rendering, Room, Shape, shape_of
+from alfred_refs.tools.answers import ForeignRef, Rendering, Room, Shape, shape_of
 from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.drafts import (
@@ -217,15 +217,21 @@ class RowReader:
         reading, rows, rendering = Reader(self._call).reread(arguments, keys, self._room)
         self._included[table] = [path.partition(".")[0] for path in reading.include]
         entities = self._call.conversation.entities
+        unread: list[ForeignRef] = []
         for row, instance, shape in rendering.shown:
-            label = entities.of_class(type(instance)).label
-            if label is None:
+            label, ref = entities.of_class(type(instance)).label, row.get(shape.table.ref_field)
+            if label is None or not isinstance(ref, str):
                 continue
             text = label.of_unredacted(sqla.state_of(instance).dict)
             if self._call.visibility.hooks.may_mask(shape.table):  # its values after hooks
                 left = row.get(label.attribute or "")
                 text = left if isinstance(left, str) else None
-            self._labels[str(row.get(shape.table.ref_field))] = text
+            elif text is None and label.attribute is None and shape.table.own is not None:
+                # a function of columns that are not read here
+                [key] = inspect(instance).identity
+                unread.append(ForeignRef({"": ref}, "", shape.table, key))
+            self._labels[ref] = text
+        self._labels |= self._call.put_labels(unread, "legend")
         return rows, rendering.cut
 
     def _columns(self, table: ToolTable, refs: Sequence[str]) -> list[str]:

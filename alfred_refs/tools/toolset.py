@@ -19,7 +19,7 @@ error, the answer has it and nothing was changed; any other exception is raised.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -34,6 +34,7 @@ from alfred_refs.conversation import (
     RefRegistry,
     SessionConversation,
     TriedDraftError,
+    check_draftable,
 )
 from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, RefPolicy
@@ -75,6 +76,7 @@ from alfred_refs.tools.definitions import (
     Form,
     FunctionTool,
     description_of,
+    description_of_drafts,
     filter_kinds,
     function_tool,
     hints_of,
@@ -82,11 +84,11 @@ from alfred_refs.tools.definitions import (
     schemas_of,
 )
 from alfred_refs.tools.drafts import visible_content
-from alfred_refs.tools.errors import plan_changed
+from alfred_refs.tools.errors import ToolError, plan_changed
 from alfred_refs.tools.faults import fault_of
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
 from alfred_refs.tools.lists import ListEditor
-from alfred_refs.tools.payload import decode_arguments, notes_of, read_documents
+from alfred_refs.tools.payload import check_content, decode_arguments, notes_of, read_documents
 from alfred_refs.tools.plans import REFUSED, Plan
 from alfred_refs.tools.preconditions import check_expectations
 from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
@@ -214,9 +216,10 @@ class Toolset:
         self.drafts = drafts
         self.expect = expect
         by_class = check_hooks(hooks or {})
+        self._entities = Entities(self._policy)
         self.tables = ToolTables(
             models,
-            Entities(self._policy),
+            self._entities,
             read_only=read_only,
             verbs=verbs,
             hidden=hidden,
@@ -541,6 +544,34 @@ class Toolset:
     def _tool_names(self) -> list[str]:
         return self.memo("offered", lambda: [*names_of(self.tables), *self.functions])
 
+    def keep_drafts(
+        self, session: RefSession, new: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> list[str]:
+        """Keep new rows as drafts, as `db_create` does, and return their refs.
+
+        Unlike in a call, required values must not be missing, except refs.
+
+        Args:
+            session: a session in the conversation.
+            new: the name of the table and the values of each row.
+
+        Raises:
+            ToolError: a mistake of the model; none of the drafts is kept.
+        """
+        for name, content in new:
+            check_content(self.tables.by_name(name), content, self._setting.filled_by_hooks)
+        first, *also = ({"table": name, "data": content} for name, content in new)
+        request = Request("db_create", {**first, "also": also, "draft": True})
+        with preserve_transaction(session):
+            answer = self.supervise(session, request, None)
+        if "error" in answer:
+            raise ToolError(**answer["error"])
+        return [
+            row[self.tables.by_name(part["table"]).ref_field]
+            for part in (answer, *answer.get("also", ()))
+            for row in part["rows"]
+        ]
+
     def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
         """Return the answer of a call: its result or an error."""
         table, checked, started_at = None, None, monotonic()
@@ -700,19 +731,36 @@ class Toolset:
         """
         return filter_kinds(tool, self._setting)
 
-    def describe(self, tables: Iterable[str] | None = None) -> str:
+    def describe(self, tables: Iterable[str] | None = None, *, drafts: bool = False) -> str:
         """Return a description of tables for a prompt: lines of text.
 
         Args:
             tables: the model's names of the tables; `None` for all.
+            drafts: whether to describe only what drafts may contain. Tables that cannot have
+                drafts are left out; those of rows inside of drafts are added.
 
         Raises:
             ToolError: a table does not exist.
         """
-        if tables is None:
-            return description_of(self.tables, self._setting.filled_by_hooks)
-        named = [self.tables.by_name(name) for name in tables]
+        names = [table.name for table in self.tables] if tables is None else [*tables]
+        named = [self.tables.by_name(name) for name in names]
+        if drafts:
+            named = [table for table in named if table.name in self.draft_tables]
+            return description_of_drafts(named, self._setting.filled_by_hooks)
         return description_of(named, self._setting.filled_by_hooks)
+
+    @property
+    def draft_tables(self) -> Sequence[str]:
+        """The names of the tables whose rows a model may keep as drafts."""
+        return self.memo("draft_tables", self._find_draft_tables)
+
+    def _find_draft_tables(self) -> list[str]:
+        found = []
+        for table in self.tables if self.drafts else ():
+            with suppress(SetupError):
+                check_draftable(table.model, self._entities)
+                found += [table.name] if "create" in table.verbs else []
+        return found
 
     def _view_of(self, session: RefSession) -> SessionConversation:
         """Return the session's view of its conversation, checked against the toolset."""

@@ -192,7 +192,7 @@ def test_windows_pass(context: Context, korma: str, conversation: Conversation) 
     assert '- part_1 {"position": 1' in context.render("act")
     conversation.begin_turn()
     assert korma not in context.render("act")
-    assert "1 dish" in context.render("act")
+    assert "dish (1)" in context.render("act")
 
 
 def test_what_is_retained_stays_as_a_name(
@@ -243,14 +243,14 @@ def test_a_row_that_only_stood_beside_another_is_not_listed(
     assert keys
     call("db_read", table="dishes", columns=["name", "cuisine_id"])
     assert "cuisine_1 " not in "".join(line for line in lines(context) if line.startswith("-"))
-    assert "1 cuisine" in context.render("act")
+    assert "cuisine (1)" in context.render("act")
 
 
 def test_drafts_are_told_as_pending(context: Context, conversation: Conversation) -> None:
     """With what they have, to those who act."""
     conversation.draft(Dish, {"name": "Stew", "servings": 2}, label="Stew")
-    assert lines(context) == ['- gen_dish_1 "Stew" (pending in turn 0)', '  {"servings": 2}']
-    assert lines(context, "think") == ['- gen_dish_1 "Stew" (pending in turn 0)']
+    assert lines(context) == ['- gen_dish_1 "Stew" (pending since turn 0)', '  {"servings": 2}']
+    assert lines(context, "think") == ['- gen_dish_1 "Stew" (pending since turn 0)']
 
 
 def test_rows_are_told_in_natural_order_and_this_turns_last(
@@ -412,7 +412,7 @@ def test_a_step_that_makes_content_leaves_drafts(
     assert context.done(step, answered(step, toolset, drafts=made)) == ["gen_dish_1"]
     assert [draft.content for draft in conversation.drafts()] == [{"name": "Stew"}]
     parts = context.prompt(Step("write", "save it")).parts
-    assert '- gen_dish_1 "Stew" (pending in turn 0)' in parts["drafts"]
+    assert '- gen_dish_1 "Stew" (pending since turn 0)' in parts["drafts"]
     assert "drafts gen_dish_1" in parts["data"]
     assert "gen_dish_1" not in parts["entities"]
     assert '- gen_dish_1 "Stew"' in context.prompt(Step("read", "x")).parts["entities"]

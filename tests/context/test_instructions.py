@@ -42,10 +42,12 @@ class Meaning(Hooks):
 FEATURES: Mapping[str, tuple[str, str]] = {
     "drafts": (r"(?i)draft|\bgen_", "RWAGUT"),
     "new drafts": (r'"drafts"\?|in `drafts`', "G"),
+    "tables of drafts": (r"the columns of a new row", "G"),
     "expect": (r"\bexpect\b", "W"),
     "labels needed": (r"repeats the label|needed for rows|abel 1|'_<column>_label'", "W"),
     "number of rows": (r"\{'count': n\}|\"count\": 3", "W"),
-    "label of a ref": (r'"_\w+_label"', "W"),
+    "label of a ref": (r'A column of refs: .*"_\w+_label"', "W"),
+    "label in a draft": (r'beside it, such as .*"_\w+_label"', "G"),
     "create": (r"\bdb_create\b|`also\b|from_draft", "W"),
     "update": (r"\bdb_update\b", "W"),
     "delete": (r"\bdb_delete\b", "W"),
@@ -63,9 +65,9 @@ FEATURES: Mapping[str, tuple[str, str]] = {
 EVERYTHING = {"hooks": {Dish: [Meaning()]}, "sql": True}
 WRITING = {"update", "delete", "expect", "number of rows", "label of a ref", "labels needed"}
 QUICK = {"goal": "x", "read_only": True, "in_database": True}
-DISH = {"table": "cuisines", "data": {"name": "Soup"}}
-READ_ONLY = {"create", "lists", "new drafts", *WRITING}
-OF_DISHES = {"dates", "lists", "contains", "related rows", "search", "label of a ref"}
+NO_NEW = {"new drafts", "tables of drafts", "label in a draft"}
+READ_ONLY = {"create", "lists", *NO_NEW, *WRITING}
+OF_DISHES = {"dates", "lists", "contains", "related rows", "search", "label of a ref", "label in a draft"}
 
 
 def only(verbs: list[Verb]) -> dict[type[Any], list[Verb]]:
@@ -76,8 +78,8 @@ def only(verbs: list[Verb]) -> dict[type[Any], list[Verb]]:
 # an option -> the toolset's arguments beside or in place of EVERYTHING, and what it then lacks
 OPTIONS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "everything": ({}, set()),
-    "no drafts": ({"drafts": False}, {"drafts", "new drafts"}),
-    "labels optional": ({"expect": "optional"}, {"labels needed", "label of a ref"}),
+    "no drafts": ({"drafts": False}, {"drafts", *NO_NEW}),
+    "labels optional": ({"expect": "optional"}, {"labels needed", "label of a ref", "label in a draft"}),
     "no sql": ({"sql": False}, {"sql"}),
     "no hooks": ({"hooks": {}}, {"search"}),
     "read only": ({"read_only": MODELS, "own": "read"}, {"changes", "writing tool", *READ_ONLY}),
@@ -88,15 +90,15 @@ OPTIONS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "only new rows, no drafts": (
         {"verbs": only(["create"]), "drafts": False},
-        {"update", "delete", "lists", "expect", "number of rows", "drafts", "new drafts"},
+        {"update", "delete", "lists", "expect", "number of rows", "drafts", *NO_NEW},
     ),
     "only changes": (
         {"verbs": only(["update"])},
-        {"create", "delete", "new drafts"},
+        {"create", "delete", *NO_NEW},
     ),
     "only deletions": (
         {"verbs": only(["delete"])},
-        {"create", "update", "lists", "new drafts", "label of a ref"},
+        {"create", "update", "lists", "label of a ref", *NO_NEW},
     ),
     "plain tables": ({"models": [Cuisine], "hooks": {}}, OF_DISHES),
     "no tools of its own": ({"own": ""}, {"reading tool", "writing tool"}),
@@ -163,10 +165,8 @@ def test_a_feature_is_in_a_prompt_if_the_toolset_has_it(
     conversation: Conversation, option: str, name: str
 ) -> None:
     """In the instructions, the tables, the rows and the decision, and not a word otherwise."""
-    maker = Context(conversation, toolset=made("everything"))
-    step = Step("generate", "invent a dish")
-    end = {"action": "step_complete", "result_summary": "made", "drafts": [DISH]}
-    maker.done(step, maker.prompt(step).decision.model_validate(end))
+    end = {"action": "step_complete", "type": "generate", "result_summary": "made"}
+    conversation.add_step({**end, "drafts": [conversation.draft(Cuisine, {"name": "Soup"}).ref]})
     prompt = prompt_of(Context(conversation, toolset=made(option)), name)
     text = f"{prompt.system}\n\n{prompt.user}"
     letter, (_, missing) = name[0].upper(), OPTIONS[option]

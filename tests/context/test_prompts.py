@@ -15,7 +15,7 @@ from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, key_p
 
 # SPEC 8.5, cell by cell
 SPEC = """header RWAG, guidance W, status RWAG, previous note RW, profile AG, guidance AG,
-task RWAG, batch manifest W, step guidance RWAG, data RWAG, schema RW, entities RWAG, drafts W,
+task RWAG, batch manifest W, step guidance RWAG, data RWAG, schema RWG, entities RWAG, drafts W,
 conversation RWAG, decision RWAG"""
 
 TOOL = ToolText("db_read", "Read rows.", ["- `table`"])

@@ -66,8 +66,8 @@ VIEW = ContextView(
 )
 
 ACT = """\
-These values are current. Read a row again before you write it: others may change it \
-meanwhile, and long values are shortened here.
+These values are current, without nulls, and shortened if they are long. Others may change a row \
+meanwhile: read it again before a change that depends on its values.
 
 Older, kept as names; read them for data:
 - recipe_1 "Bread" (read in turn 2), kept because "their favourite"
@@ -80,10 +80,10 @@ Older, kept as names; read them for data:
   - part_2
 
 Generated and not saved:
-- gen_recipe_1 "Stew" (pending in turn 2)
+- gen_recipe_1 "Stew" (pending since turn 2)
   {"minutes": 5}
 
-Not listed, and perhaps deleted: 7 part."""
+Not listed, and some may be deleted: part (7)."""
 
 
 def test_those_who_act_are_told_refs_names_and_data() -> None:
@@ -126,7 +126,7 @@ def test_a_budget_keeps_the_last_and_counts_the_rest() -> None:
     least = int(str(caught.value).rpartition(" ")[2])
     for budget in range(least, len(ACT)):
         told = render_view(VIEW, "act", budget, len)
-        hidden = re.search(r"(\d+) more are left out", told)
+        hidden = re.search(r"want of room: (\d+)", told)
         assert len(told) <= budget
         assert len(refs_in(told)) + (int(hidden[1]) if hidden else 0) == len([*VIEW.all()])
     assert refs_in(render_view(VIEW, "act", least + 50, len)) == {"gen_recipe_1"}

@@ -559,7 +559,7 @@ def test_nested_rows_are_not_counted_as_others(context: Context, call: Call, key
     assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
     assert "Not listed" not in context.render("act")
-    assert "Not listed, and perhaps deleted: 2 part." in context.render("think")
+    assert "Not listed, and some may be deleted: part (2)." in context.render("think")
 
 
 def test_a_mention_of_a_row_that_a_hook_hides_is_refused(

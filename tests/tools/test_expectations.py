@@ -79,6 +79,38 @@ def test_a_list_of_refs_has_a_list_of_labels(call: Call) -> None:
     assert call("db_create", table="dishes", data=alike)["count"] == 1
 
 
+def test_drafts_of_one_name_are_told_apart_by_values(call: Call) -> None:
+    """As rows are, whatever names them; rows and other drafts of the name do not count."""
+    for servings in (1, 2):
+        stew = {"name": "Stew", "servings": servings, "cuisine": {"name": f"of {servings}"}}
+        call("db_create", table="dishes", data=stew, draft=True)
+    call("db_create", table="dishes", data={"name": "Soup"}, draft=True)
+    save, second = {"table": "dishes", "from_draft": "gen_dish_2"}, these("=", "gen_dish_2")
+    for error in (
+        call("db_create", **save, expect="Stew")["error"],
+        call("db_update", table="dishes", filters=second, data={"code": "x"}, expect="Stew")[
+            "error"
+        ],
+        call(
+            "db_create",
+            table="parts",
+            data={"dish_id": "gen_dish_2", "_dish_id_label": "Stew"},
+            draft=True,
+        )["error"],
+    ):
+        assert (error["code"], error["refs"]) == ("ambiguous_label", ["gen_dish_2", "gen_dish_1"])
+    error = call("db_create", **save, expect={"servings": 1})["error"]
+    assert (error["code"], error["ref"], error["actual"]) == ("unexpected_row", "gen_dish_2", 2)
+    part = {"dish_id": "gen_dish_2", "_dish_id_label": {"servings": 2}}
+    assert call("db_create", table="parts", data=part, draft=True)["count"] == 1
+    assert call("db_create", **save, expect={"servings": 2})["count"] == 1
+    for _ in range(2):  # a call that is repeated saves nothing, and is not refused
+        first = call("db_create", table="dishes", from_draft="gen_dish_1", expect="Stew")
+        assert first["saved"] == {"gen_dish_1": "dish_5"}
+        call("db_create", table="dishes", data={"name": "Stew"}, draft=True)
+    assert call("db_create", table="dishes", from_draft="gen_dish_3", expect="Soup")["count"] == 1
+
+
 @pytest.mark.parametrize("labels", ["inline", "legend", "none"])
 def test_rows_that_are_shown_can_be_written_back(session: RefSession, labels: LabelMode) -> None:
     """With the labels in them, whatever a toolset shows of its own."""
