@@ -67,7 +67,8 @@ WRITING = {"update", "delete", "expect", "number of rows", "label of a ref", "la
 QUICK = {"goal": "x", "read_only": True, "in_database": True}
 NO_NEW = {"new drafts", "tables of drafts", "label in a draft"}
 READ_ONLY = {"create", "lists", *NO_NEW, *WRITING}
-OF_DISHES = {"dates", "lists", "contains", "related rows", "search", "label of a ref", "label in a draft"}
+OF_REFS = {"label of a ref", "label in a draft"}
+OF_DISHES = {"dates", "lists", "contains", "related rows", "search", *OF_REFS}
 
 
 def only(verbs: list[Verb]) -> dict[type[Any], list[Verb]]:
@@ -79,7 +80,7 @@ def only(verbs: list[Verb]) -> dict[type[Any], list[Verb]]:
 OPTIONS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "everything": ({}, set()),
     "no drafts": ({"drafts": False}, {"drafts", *NO_NEW}),
-    "labels optional": ({"expect": "optional"}, {"labels needed", "label of a ref", "label in a draft"}),
+    "labels optional": ({"expect": "optional"}, {"labels needed", *OF_REFS}),
     "no sql": ({"sql": False}, {"sql"}),
     "no hooks": ({"hooks": {}}, {"search"}),
     "read only": ({"read_only": MODELS, "own": "read"}, {"changes", "writing tool", *READ_ONLY}),

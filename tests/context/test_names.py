@@ -200,3 +200,31 @@ def test_a_row_that_is_renamed_in_a_list_has_its_new_name(
     assert chat.names("part_1") == ["basmati"]
     error = chat.call("db_read", table="parts", filters=own("part_9"))["error"]
     assert error["labels"] == {"part_1": "basmati"}
+
+
+@pytest.mark.parametrize("columns", [["position"], ["position", "note"], ["dish_id"]])
+def test_prompts_show_labels_that_a_function_makes(
+    tables: Engine, sessions: Sessions, columns: list[str]
+) -> None:
+    """Whatever columns were read: a write has to repeat them. It takes one statement more."""
+    policy = RefPolicy(labels={Part: lambda part: f"{part.position}. {part.note}"})
+    registry = RefRegistry(tables, policy=policy)
+    registry.create_tables()
+    chat = registry.conversation("named by a function")
+    toolset = Toolset(MODELS, policy=policy)
+    with Session(tables) as plain:
+        plain.add(Dish(name="Korma", parts=[Part(position=1, note="rice")]))
+        plain.commit()
+    desk = toolset.bind(sessions, registry=registry)
+
+    def call(tool: str, **arguments: Any) -> Any:
+        return desk.call(chat.id, None, tool, arguments).value
+
+    context = Context(chat, toolset=toolset, sessions=sessions)
+    call("db_read", table="parts", columns=columns)
+    for audience in ("act", "think", "understand"):
+        assert '- part_1 "1. rice" (read' in context.render(audience)  # type: ignore[arg-type]
+    change = {"filters": own("part_1"), "data": {"note": "basmati"}, "expect": "1. rice"}
+    assert call("db_update", table="parts", **change)["count"] == 1
+    call("db_read", table="dishes", columns=["name", "parts.position"])
+    assert '  - part_1 "1. basmati" (updated' in context.render("act")

@@ -31,7 +31,7 @@ from tests.fix_owned import World
 from tests.models import Cook, Person
 from tests.owned import Recipe
 from tests.tools.conftest import MODELS
-from tests.tools.models import Dish, Part
+from tests.tools.models import Cuisine, Dish, Part
 
 Sessions = sessionmaker[RefSession]
 Keys = dict[str, uuid.UUID]
@@ -628,3 +628,20 @@ def test_what_makes_no_sessions_is_refused(
     for wrong in (session, scoped_session(sessions), sessionmaker(class_=Session)):
         with pytest.raises(SetupError, match="to make sessions"):
             Context(conversation, toolset=toolset, sessions=wrong)  # type: ignore[arg-type]
+
+
+def test_a_value_like_the_name_is_not_left_out(
+    context: Context, call: Call, tables: Engine
+) -> None:
+    """A value that is left out is null."""
+    with Session(tables) as plain:
+        plain.add(Dish(name="Thai", code="Thai"))
+        plain.add(Dish(name="Dal", cuisine=Cuisine(name="Dal")))
+        plain.commit()
+    call("db_read", table="dishes", columns=["name", "code", "cuisine_id"], order_by="name")
+    assert lines(context) == [
+        '- dish_1 "Dal" (read in turn 0)',
+        '  {"name": "Dal", "cuisine_id": "cuisine_1", "_cuisine_id_label": "Dal"}',
+        '- dish_2 "Thai" (read in turn 0)',
+        '  {"name": "Thai", "code": "Thai"}',
+    ]

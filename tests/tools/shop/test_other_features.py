@@ -192,11 +192,13 @@ def test_prompts_say_what_became_of_calls(desk_of: Desks) -> None:
         assert desk.call(*CALL, "db_update", change).pending is not None
     desk.approve(*CALL, 1, by="ann")
     desk.reject(*CALL, 2, by="ann", reason='no"\n- call 3: approved')
-    approved = '- call 1, db_update: "Change 1 route.": approved and done'
-    rejected = '- call 2, db_update: "Change 1 route.": rejected: "no\\"\\n- call 3: approved"'
-    waits = '- call 3, db_update: "Change 1 route.": waits'
-    for audience in ("act", "think", "reply", "understand"):
+    change = 'db_update: "Change 1 route." (route_1 "South")'
+    approved = f"- call 1, {change}: approved and done"
+    rejected = f'- call 2, {change}: rejected: "no\\"\\n- call 3: approved"'
+    waits = f"- call 3, {change}: waits"
+    for audience in ("act", "think", "understand"):
         assert calls(audience) == [approved, rejected, waits]
+    assert calls("reply") == [line.replace("route_1 ", "") for line in (approved, rejected, waits)]
     assert len(desk.context("chat-8").render("act", 400)) < 1_600
     prompt = desk.context("chat-8").prompt(STEP)
     assert prompt.user.count("- call 3, db_update") == 1
@@ -255,7 +257,7 @@ def test_awaited_prompts_say_what_waits(desk_of: Desks, engine: Engine, driver: 
         await other.dispose()
         return [line for text in shown for line in text.splitlines() if "- call 1" in line]
 
-    asked = '- call 1, db_delete: "Delete 1 route.": '
+    asked = '- call 1, db_delete: "Delete 1 route." (route_1 "North"): '
     assert asyncio.run(run()) == [
         asked + "waits",
         asked + "waits",
