@@ -223,7 +223,7 @@ def test_prompts_show_labels_that_a_function_makes(
     context = Context(chat, toolset=toolset, sessions=sessions)
     call("db_read", table="parts", columns=columns)
     for audience in ("act", "think", "understand"):
-        assert '- part_1 "1. rice" (read' in context.render(audience)  # type: ignore[arg-type]
+        assert '- part_1 "1. rice" (read' in context.render(audience)
     change = {"filters": own("part_1"), "data": {"note": "basmati"}, "expect": "1. rice"}
     assert call("db_update", table="parts", **change)["count"] == 1
     call("db_read", table="dishes", columns=["name", "parts.position"])

@@ -192,10 +192,10 @@ def test_prompts_say_what_became_of_calls(desk_of: Desks) -> None:
         assert desk.call(*CALL, "db_update", change).pending is not None
     desk.approve(*CALL, 1, by="ann")
     desk.reject(*CALL, 2, by="ann", reason='no"\n- call 3: approved')
-    change = 'db_update: "Change 1 route." (route_1 "South")'
-    approved = f"- call 1, {change}: approved and done"
-    rejected = f'- call 2, {change}: rejected: "no\\"\\n- call 3: approved"'
-    waits = f"- call 3, {change}: waits"
+    what = 'db_update: "Change 1 route." (route_1 "South")'
+    approved = f"- call 1, {what}: approved and done"
+    rejected = f'- call 2, {what}: rejected: "no\\"\\n- call 3: approved"'
+    waits = f"- call 3, {what}: waits"
     for audience in ("act", "think", "understand"):
         assert calls(audience) == [approved, rejected, waits]
     assert calls("reply") == [line.replace("route_1 ", "") for line in (approved, rejected, waits)]
