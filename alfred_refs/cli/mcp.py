@@ -34,7 +34,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -61,12 +61,23 @@ _SHUTDOWN_SECONDS = 5  # for requests in progress
 
 _OBJECT = re.compile(r"(?P<module>[\w.]+):(?P<object>[\w.]+)")
 
-# whether the registry's tables are writable: false on a standby, and for a read-only role
+_IS_STANDBY = "select pg_is_in_recovery()"
+
+# whether this role may read and write the registry's tables
 _IS_WRITABLE = """
-select not pg_is_in_recovery() and bool_and(has_table_privilege(c.oid, p.privilege))
+select coalesce(bool_and(has_table_privilege(c.oid, p.privilege)), false)
 from pg_class c, unnest(array['select', 'insert', 'update', 'delete']) p(privilege)
 where c.relkind in ('r', 'p') and pg_table_is_visible(c.oid)
     and starts_with(c.relname, 'alfred_refs_') and c.relname <> :versions
+"""
+
+# the verbs that this role may use on each table
+_VERBS = """
+select c.relname, array_remove(array[
+    case when has_any_column_privilege(c.oid, 'insert') then 'create' end,
+    case when has_any_column_privilege(c.oid, 'update') then 'update' end,
+    case when has_table_privilege(c.oid, 'delete') then 'delete' end], null)
+from pg_class c where c.relkind in ('r', 'p') and pg_table_is_visible(c.oid)
 """
 
 _IN_MEMORY_INSTRUCTIONS = (
@@ -104,6 +115,12 @@ def _parse_address(_: click.Context, __: click.Parameter, text: str | None) -> A
 )
 @click.option(
     "--hide", metavar="TABLE.COLUMN", multiple=True, help="With --reflect: not this; repeatable."
+)
+@click.option(
+    "--label",
+    metavar="TABLE.COLUMN",
+    multiple=True,
+    help="With --reflect: what rows are called; repeatable.",
 )
 def mcp(target: str | None, **options: Any) -> None:
     """Serve tools by the Model Context Protocol, on standard input and output.
@@ -144,6 +161,7 @@ class _Flags:
     write: bool
     table: Sequence[str]
     hide: Sequence[str]
+    label: Sequence[str]
 
     def mistakes(self) -> Iterator[str]:
         """Yield missing options, and combinations in which an option has no effect."""
@@ -155,8 +173,8 @@ class _Flags:
             (is_url and not self.reflect, "A URL is for --reflect, which makes tools for it."),
             (self.reflect and not is_url, "--reflect is for the URL of a database."),
             (
-                not self.reflect and bool(self.write or self.table or self.hide),
-                "--write, --table and --hide are for --reflect.",
+                not self.reflect and bool(self.write or self.table or self.hide or self.label),
+                "--write, --table, --hide and --label are for --reflect.",
             ),
             (self.read_only and self.write, "--read-only and --write contradict each other."),
             (
@@ -192,7 +210,7 @@ def _desk(flags: _Flags) -> Iterator[tuple[BoundToolset, str | None]]:
         yield desk, None
         return
     with reflect_desk(
-        target, write=flags.write, tables=flags.table, hidden=flags.hide
+        target, write=flags.write, tables=flags.table, hidden=flags.hide, labels=flags.label
     ) as reflected:
         for remark in reflected.remarks:
             click.echo(escape(remark), err=True)
@@ -413,7 +431,12 @@ class ReflectedDesk:
 
 @contextmanager
 def reflect_desk(
-    url: str, *, write: bool = False, tables: Collection[str] = (), hidden: Collection[str] = ()
+    url: str,
+    *,
+    write: bool = False,
+    tables: Collection[str] = (),
+    hidden: Collection[str] = (),
+    labels: Collection[str] = (),
 ) -> Iterator[ReflectedDesk]:
     """Make a toolset from the tables of a database, for the duration of the `with`.
 
@@ -421,9 +444,11 @@ def reflect_desk(
 
     Raises:
         SetupError: no table is usable, a table or column does not exist, or `write` was passed and
-            refs would be in memory, where they would name other rows after a restart.
+            this role may write no table, or refs would be in memory, where they would name other
+            rows after a restart.
         RegistryUnreachableError: the database cannot be reached.
     """
+    from sqlalchemy import text
     from sqlalchemy.orm import sessionmaker
 
     from alfred_refs.conversation import RefRegistry
@@ -435,54 +460,84 @@ def reflect_desk(
     from alfred_refs.tools import Toolset
 
     with schema.connect(url) as connection:
-        reflection = reflect(connection, tables, hidden=hidden)
-        is_stored = _has_writable_tables(connection)
+        reflection = reflect(connection, tables, hidden=hidden, labels=labels)
+        in_memory = _why_in_memory(connection)
+        permitted: dict[str, list[Any]] = dict(connection.execute(text(_VERBS)).all())
     if not reflection.models:
+        reasons = (f"{table}, because {why}" for table, why in reflection.left_out.items())
         raise SetupError(
-            "the database has no table that could be served", "name another one, or a table"
+            "no table can be served" + "".join(f"; left out: {each}" for each in reasons),
+            "name other tables, or connect as another role",
         )
-    if write and not is_stored:
+    verbs = {name: permitted.get(name, []) if write else [] for name in reflection.models}
+    if write and in_memory is not None:
+        fact, remedy = in_memory
         raise SetupError(
-            "--write needs the registry's tables: refs in memory would name other rows after a "
-            "restart",
-            "create them by `alfred-refs migrate`, or leave out --write",
+            f"--write needs stored refs: in memory, they name other rows after a restart; {fact}",
+            f"{remedy}, or leave out --write",
+        )
+    if write and not any(verbs.values()):
+        raise SetupError(
+            "this role may not write any of the tables", "grant it that, or leave out --write"
         )
     engine = schema.engine_for(
         url, pool_pre_ping=True, execution_options={"postgresql_readonly": not write}
     )
-    toolset = Toolset(reflection.models, read_only=[] if write else reflection.models.values())
-    registry = RefRegistry(engine) if is_stored else RefRegistry(store=MemoryStore())
+    toolset = Toolset(
+        reflection.models, verbs={reflection.models[name]: each for name, each in verbs.items()}
+    )
+    registry = RefRegistry(engine) if in_memory is None else RefRegistry(store=MemoryStore())
     sessions = sessionmaker(engine, class_=RefSession)
     try:
         desk = toolset.bind(sessions, registry=registry, by=None)
-        remarks = _remarks(reflection, write=write, is_stored=is_stored)
-        yield ReflectedDesk(desk, remarks, None if is_stored else _IN_MEMORY_INSTRUCTIONS)
+        remarks = [*_remarks(reflection, verbs, write=write)]
+        if in_memory is not None:
+            fact, remedy = in_memory
+            remarks.append(
+                f"refs are kept in memory, because {fact}: after a restart they name other rows; "
+                f"to keep them, {remedy}"
+            )
+        yield ReflectedDesk(desk, remarks, None if in_memory is None else _IN_MEMORY_INSTRUCTIONS)
     finally:
         engine.dispose()
 
 
-def _has_writable_tables(connection: Connection) -> bool:
-    """Return whether the registry's tables exist in this version and are writable."""
+def _why_in_memory(connection: Connection) -> tuple[str, str] | None:
+    """Return why the registry's tables cannot be used, and the remedy; `None` if they can."""
     from sqlalchemy import text
 
     from alfred_refs.store import schema
 
-    if schema.revision_of_tables(connection) != schema.revisions()[-1].revision:
-        return False
-    return bool(connection.scalar(text(_IS_WRITABLE), {"versions": schema.VERSION_TABLE}))
+    if connection.scalar(text(_IS_STANDBY)):
+        return "this is a standby", "connect to the primary server"
+    revision = schema.revision_of_tables(connection)
+    if revision != schema.revisions()[-1].revision:
+        fact = "there are no tables of the registry"
+        return (
+            fact if revision is None else "the registry's tables are of another version",
+            "run `alfred-refs migrate`",
+        )
+    if not connection.scalar(text(_IS_WRITABLE), {"versions": schema.VERSION_TABLE}):
+        return (
+            "this role may not write the registry's tables",
+            "grant it select, insert, update and delete on each alfred_refs_* table",
+        )
+    return None
 
 
-def _remarks(reflection: Reflection, *, write: bool, is_stored: bool) -> list[str]:
+def _remarks(
+    reflection: Reflection, verbs: Mapping[str, Collection[str]], *, write: bool
+) -> Iterator[str]:
+    """Yield lines about the tables: their number, labels, and what this role may not do."""
     names = [*reflection.models]
     tables = f"{len(names)} tables" if len(names) > 1 else "1 table"
-    remarks = [f"{tables}, {'read and written' if write else 'read only'}: {', '.join(names)}"]
+    yield f"{tables}, {'read and written' if write else 'read only'}: {', '.join(names)}"
+    missing: dict[str, list[str]] = {}
+    for name in names if write else ():
+        lacks = [each for each in ("create", "update", "delete") if each not in verbs[name]]
+        missing.setdefault(", ".join(lacks), []).append(name)
+    yield from (f"this role may not {w}: {', '.join(of)}" for w, of in missing.items() if w)
     if reflection.labels:
         labels = (f"{table} by {columns}" for table, columns in reflection.labels.items())
-        remarks.append(f"rows are called: {', '.join(labels)}")
-    remarks += [f"left out: {table}, because {why}" for table, why in reflection.left_out.items()]
-    if not is_stored:
-        remarks.append(
-            "refs are kept in memory: after a restart they name other rows; to keep them, run "
-            "`alfred-refs migrate`"
-        )
-    return remarks
+        yield f"rows are called: {', '.join(labels)}"
+    yield from (f"left out: {table}, because {why}" for table, why in reflection.left_out.items())

@@ -36,7 +36,7 @@ from __future__ import annotations
 import re
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain, count
@@ -121,7 +121,11 @@ class Reflection:
 
 
 def reflect(
-    connection: Connection, tables: Collection[str] = (), *, hidden: Collection[str] = ()
+    connection: Connection,
+    tables: Collection[str] = (),
+    *,
+    hidden: Collection[str] = (),
+    labels: Collection[str] = (),
 ) -> Reflection:
     """Map classes to the tables of a database, in the first schema of the `search_path`.
 
@@ -130,9 +134,11 @@ def reflect(
         tables: the tables to map. Without it all are mapped, except partitions, the registry's
             tables and tables of migration tools.
         hidden: columns that are not mapped, such as `users.password`.
+        labels: columns that label the rows of their table, such as `users.email`; several of one
+            table are joined. Those of other tables are guessed.
 
     Raises:
-        SetupError: a name in `tables` or `hidden` does not exist, or is a key column.
+        SetupError: a name does not exist, or is a key column, or a label is hidden.
 
     Example:
         >>> with engine.connect() as connection:
@@ -149,8 +155,12 @@ def reflect(
         # SQLAlchemy warns of unknown types; tools only show the names of such columns
         warnings.simplefilter("ignore", SAWarning)
         metadata.reflect(connection, only=names, resolve_fks=True)
-    hidden_columns = _find_columns([metadata.tables[name] for name in names], hidden)
-    models, labels = _map_classes(metadata, hidden_columns)
+    found = [metadata.tables[name] for name in names]
+    hidden_columns = {*_find_columns(found, hidden)}
+    label_columns = _find_columns(found, labels)
+    for column in hidden_columns.intersection(label_columns):
+        raise SetupError(f"column {str(column)!r} is hidden, and a label", "choose one of them")
+    models, named_by = _map_classes(metadata, hidden_columns, label_columns)
     unreadable = set(connection.scalars(_UNREADABLE))
     reflection = Reflection()
     for name in names:
@@ -169,7 +179,7 @@ def reflect(
             reflection.left_out[name] = error.fact
         else:
             reflection.models[name] = models[table]
-            reflection.labels.update({name: labels[table]} if table in labels else {})
+            reflection.labels.update({name: named_by[table]} if table in named_by else {})
     return reflection
 
 
@@ -205,19 +215,19 @@ def _is_of_migrations(table: Table) -> bool:
     return is_alembics or table.name.lower() in _MIGRATION_TABLES
 
 
-def _find_columns(tables: Iterable[Table], names: Collection[str]) -> set[Column[Any]]:
+def _find_columns(tables: Iterable[Table], names: Collection[str]) -> list[Column[Any]]:
     """Return the columns with the names `table.column`."""
     by_name = {
         f"{table.name}.{column.key}": column for table in tables for column in table.columns
     }
-    columns = set()
+    columns = []
     for name in names:
         if name not in by_name:
             raise SetupError(f"there is no column {name!r}", "write table.column, of these tables")
         column = by_name[name]
         if column.primary_key or column.foreign_keys:
-            raise SetupError(f"column {name!r} has keys, which are refs", "hide columns of data")
-        columns.add(column)
+            raise SetupError(f"column {name!r} has keys, which are refs", "name columns of data")
+        columns.append(column)
     return columns
 
 
@@ -225,21 +235,23 @@ def _find_columns(tables: Iterable[Table], names: Collection[str]) -> set[Column
 
 
 def _map_classes(
-    metadata: MetaData, hidden: Collection[Column[Any]]
+    metadata: MetaData, hidden: Collection[Column[Any]], labels: Sequence[Column[Any]]
 ) -> tuple[dict[Table, type[Any]], dict[Table, str]]:
     """Map a class to each table with a primary key; return the classes, and labels for people."""
     entities: set[str] = set()
     classes: dict[Table, type[Any]] = {}
-    labels: dict[Table, str] = {}
+    named_by: dict[Table, str] = {}
     for _, table in sorted(metadata.tables.items()):
         if not table.primary_key.columns:
             continue
         entity = first_free(entity_names(table.name), entities, is_entity_name)
         entities.add(entity)
         attributes: dict[str, Any] = {"__ref_name__": entity, "__doc__": table.comment}
-        columns = label_columns([each for each in table.columns if each not in hidden], entity)
+        columns = [each.key for each in labels if each.table is table] or guess_label(
+            [each for each in table.columns if each not in hidden], entity
+        )
         if columns:
-            labels[table] = " and ".join(columns)
+            named_by[table] = " and ".join(columns)
             attributes["__ref_label__"] = columns[0] if len(columns) == 1 else join_label(columns)
         classes[table] = type(entity, (), attributes)
     mapper = registry(metadata=metadata)
@@ -250,7 +262,7 @@ def _map_classes(
         mapper.map_imperatively(
             model, table, properties=relationships[table], exclude_properties=left_out
         )
-    return classes, labels
+    return classes, named_by
 
 
 def _relationships(
@@ -334,7 +346,7 @@ def first_free(
     return next(name for name in suffixed if name not in taken and is_valid(name))
 
 
-def label_columns(columns: Iterable[Column[Any]], entity: str) -> list[str]:
+def guess_label(columns: Iterable[Column[Any]], entity: str) -> list[str]:
     """Return the one or two columns that label the rows of a table; empty if none fits."""
     texts = {column.key.lower(): column.key for column in columns if _is_text(column)}
     candidates = chain(
@@ -355,4 +367,9 @@ def _is_text(column: Column[Any]) -> bool:
 
 def join_label(columns: Iterable[str]) -> Callable[[Any], str]:
     """Return a `__ref_label__` that joins the values of several columns."""
-    return lambda row: " ".join(filter(None, (getattr(row, name) for name in columns)))
+
+    def label(row: Any) -> str:
+        values = (getattr(row, name) for name in columns)
+        return " ".join(str(each) for each in values if each not in (None, ""))
+
+    return label

@@ -33,7 +33,10 @@ __all__ = ["shop_databases", "shop_engine"]
 
 ROOT = Path(__file__).parents[2]
 ORDERS = {"table": "orders"}
-FORGOTTEN = "after a restart they name other rows; to keep them, run `alfred-refs migrate`"
+IN_MEMORY = (
+    "refs are kept in memory, because there are no tables of the registry: after a restart they "
+    "name other rows; to keep them, run `alfred-refs migrate`"
+)
 
 APPLICATION = """
 import os
@@ -124,9 +127,10 @@ def run(*arguments: str, url: str | None = None) -> Result:
         (["--reflect"], "Pass an object, or --reflect and a URL"),
         (["postgresql://u:secret@h/d"], "A URL is for --reflect, which makes tools for it."),
         (["app:desk", "--reflect"], "--reflect is for the URL of a database."),
-        (["app:desk", "--write"], "--write, --table and --hide are for --reflect."),
-        (["app:desk", "--table", "x"], "--write, --table and --hide are for --reflect."),
-        (["app:desk", "--hide", "x.y"], "--write, --table and --hide are for --reflect."),
+        (["app:desk", "--write"], "--write, --table, --hide and --label are for --reflect."),
+        (["app:desk", "--table", "x"], "--write, --table, --hide and --label are for --reflect."),
+        (["app:desk", "--label", "x.y"], "--write, --table, --hide and --label are for"),
+        (["app:desk", "--hide", "x.y"], "--write, --table, --hide and --label are for --reflect."),
         (
             ["postgresql://u:secret@h/d", "--reflect", "--write", "--read-only"],
             "--read-only and --write contradict each other.",
@@ -320,7 +324,7 @@ async def test_a_reflected_database_is_written_if_refs_are_stored(
         changed = await client.call_tool("db_update", update)
 
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "create them by `alfred-refs migrate`, or leave out --write" in refused.stderr
+    assert "; run `alfred-refs migrate`, or leave out --write" in refused.stderr
     assert changed.structured_content is not None
     assert changed.structured_content["rows"][0]["name"] == "Cover"
 
@@ -338,7 +342,7 @@ def test_remarks_describe_a_reflected_database(bare_url: str) -> None:
     assert "people by first_name and last_name" in lines[1]
     assert lines[2:] == [
         "left out: audit_lines, because it has no primary key",
-        f"refs are kept in memory: {FORGOTTEN}",
+        IN_MEMORY,
     ]
 
 
@@ -349,6 +353,7 @@ def test_an_unusable_database_is_one_line(bare_url: str) -> None:
         run("--reflect", "--table", "person", url=bare_url).stderr,
         run("--reflect", "--hide", "people.nothing", url=bare_url).stderr,
         run("--reflect", "--table", "audit_lines", url=bare_url).stderr,
+        run("--reflect", "--label", "people.id", url=bare_url).stderr,
         run("--reflect", url="postgresql://u:secret@127.0.0.1:1/d").stderr,
     ]
 
@@ -356,28 +361,96 @@ def test_an_unusable_database_is_one_line(bare_url: str) -> None:
         "Error: the database has no table 'person'; name one of its tables, "
     )
     assert told[1].startswith("Error: there is no column 'people.nothing'; write table.column")
-    assert told[2].startswith("Error: the database has no table that could be served")
-    assert told[3].startswith("Error: the registry's database 'd' cannot be reached")
-    assert "secret" not in told[3]
+    assert told[2] == (
+        "Error: no table can be served; left out: audit_lines, because it has no primary key; "
+        "name other tables, or connect as another role\n"
+    )
+    assert told[3].startswith("Error: column 'people.id' has keys, which are refs")
+    assert told[4].startswith("Error: the registry's database 'd' cannot be reached")
+    assert "secret" not in told[4]
+
+
+@pytest.fixture
+def role(bare_url: str) -> Iterator[tuple[str, Engine]]:
+    """The URL of a role that may only read, and an engine to grant it more."""
+    schema.migrate(bare_url)
+    engine = create_engine(bare_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create role reader_of_bare login")
+        connection.exec_driver_sql("grant pg_read_all_data to reader_of_bare")
+    yield engine.url.set(username="reader_of_bare").render_as_string(hide_password=False), engine
+    with engine.begin() as connection:
+        connection.exec_driver_sql("drop owned by reader_of_bare; drop role reader_of_bare")
+    engine.dispose()
 
 
 @pytest.mark.slow
-def test_registry_tables_that_are_read_only_are_not_used(bare_url: str) -> None:
-    """Refs are in memory for a role that may only read."""
-    schema.migrate(bare_url)
+def test_registry_tables_that_are_read_only_are_not_used(
+    bare_url: str, role: tuple[str, Engine]
+) -> None:
+    """Refs are in memory for a role that may only read, and the remedy is no migration."""
+    url, engine = role
     assert "memory" not in run("--reflect", url=bare_url).stderr
-    engine = create_engine(bare_url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("drop role if exists reader_of_bare")
-        connection.exec_driver_sql("create role reader_of_bare login")
-        connection.exec_driver_sql("grant pg_read_all_data to reader_of_bare")
-    url = engine.url.set(username="reader_of_bare").render_as_string(hide_password=False)
     told = run("--reflect", url=url).stderr
+    refused = run("--reflect", "--write", url=url)
     with engine.begin() as connection:
-        connection.exec_driver_sql("drop role reader_of_bare")
-    engine.dispose()
+        connection.exec_driver_sql("drop table alfred_refs_change")
+    older = run("--reflect", url=bare_url).stderr
 
-    assert "refs are kept in memory" in told
+    fact = "this role may not write the registry's tables"
+    assert f"refs are kept in memory, because {fact}: " in told
+    assert (refused.exit_code, fact in refused.stderr) == (1, True)
+    assert "migrate" not in told + refused.stderr
+    assert "grant it select, insert, update and delete on each alfred_refs_* table" in told
+    assert "of another version" in older
+
+
+@pytest.mark.slow
+def test_a_role_writes_what_it_may(role: tuple[str, Engine]) -> None:
+    """The tools have no others, and the remarks say which are missing."""
+    url, engine = role
+    tables = ("--table", "parts", "--table", "places", "--table", "days")
+    registry = ", ".join(schema.metadata.tables)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"grant all on {registry} to reader_of_bare")
+    refused = run("--reflect", "--write", *tables, url=url).stderr
+    with engine.begin() as connection:
+        connection.exec_driver_sql("grant insert (id, name), update on parts to reader_of_bare")
+        connection.exec_driver_sql("grant insert, update, delete on places to reader_of_bare")
+    told = run("--reflect", "--write", *tables, url=url).stderr
+    with reflect_desk(url, write=True, tables=["parts"]) as found:
+        tools = [each["name"] for each in found.desk.schemas("mcp")]
+
+    assert refused.startswith("Error: this role may not write any of the tables; grant it that")
+    assert told.splitlines() == [
+        "3 tables, read and written: days, parts, places",
+        "this role may not create, update, delete: days",
+        "this role may not delete: parts",
+        "rows are called: days by name, parts by name, places by name",
+    ]
+    assert tools == ["db_read", "db_create", "db_update"]
+
+
+@pytest.mark.slow
+def test_rows_are_called_as_the_command_says(bare_url: str) -> None:
+    """By one column or several, in that order."""
+    labels = ("people.last_name", "people.first_name", "products.price")
+    with reflect_desk(bare_url, tables=["people", "products"], labels=labels) as found:
+        remarks = found.remarks
+        for table in ("people", "products"):
+            assert not found.desk.call("mcp", None, "db_read", {"table": table}).failed
+        entries = found.desk.conversation("mcp").entries()
+        names = {entry.label for entry in entries}
+
+    assert remarks[1] == "rows are called: people by last_name and first_name, products by price"
+    assert names == {"Lovelace Ada", "Bob", "8.00"}
+    assert (
+        "column 'people.last_name' is hidden, and a label"
+        in run(
+            *("--reflect", "--label", "people.last_name", "--hide", "people.last_name"),
+            url=bare_url,
+        ).stderr
+    )
 
 
 def test_without_the_extra_mcp_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
