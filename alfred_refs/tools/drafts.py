@@ -13,11 +13,8 @@ Python. (`writing` saves a draft as a row.)
 >>> toolset.call(session, "db_read", given)["rows"]
 [{'id': 'gen_recipe_1', 'name': 'Stew', '_draft': 'pending'}]
 
-- `DraftRecord` is the content of a draft by column; `matching_records` filters records as SQL
-  would, null included. A path is an EXISTS over the rows nested in the content. Texts are compared
-  by code point, and `ilike` ignores case as Python does.
 - `draft_records` reads the drafts of a call from the registry; `DraftRows` makes their JSON. Refs
-  of drafts that have been saved are shown as refs of their rows.
+  of drafts that have been saved are shown as refs of their rows. `matching` applies filters.
 - `DraftMaker` and `DraftWriter` create, change and discard drafts: all drafts of a call, or none.
   No table is written, so no hook for writes is called. Changes are checked like values of rows,
   and stored as the model passed them.
@@ -443,7 +440,7 @@ class DraftWriter:
         if not sqla.is_false(and_(true(), *conditions)):
             raise mixed_drafts(tool, list(self._drafts))
         records = draft_records(self._call, self._drafts.values(), bound).records
-        matching = matching_records(records, bound)
+        matching = matching_records(self._call.session, records, bound)
         most = self._call.setting.max_written
         if len(matching) > most:
             raise too_many_rows(tool, most)

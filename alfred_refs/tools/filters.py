@@ -26,7 +26,7 @@ A condition on related rows is an EXISTS, so that no row is returned twice. `=` 
 list, is IS NULL. As in SQL, other comparisons with a null column are not true, and neither are
 their negations.
 
-Limits: drafts are not rows; `matching` evaluates the same filters on them. Conditions that hooks
+Limits: drafts are not rows; `matching` applies the same filters to them. Conditions that hooks
 add are not counted.
 """
 
@@ -598,6 +598,47 @@ Visible = Callable[[ToolTable, Any], Sequence[Condition]]
 """Returns the conditions for rows of a table, by its class or an alias, that hooks do not hide."""
 
 
+def combine(bound: BoundFilters, condition_of: Callable[[Clause], Condition]) -> list[Condition]:
+    """Return conditions that must all hold, given the condition of each clause."""
+
+    def condition(each: Bound) -> Condition:
+        if isinstance(each, Clause):
+            return condition_of(each)
+        parts = list(map(condition, each.parts))
+        if each.by == "not":
+            return not_(parts[0])
+        return and_(*parts) if each.by == "and" else or_(*parts)
+
+    conditions = list(map(condition, bound.filters))
+    if bound.or_filters:
+        conditions.append(or_(*map(condition, bound.or_filters)))
+    return conditions
+
+
+def compare(clause: Clause, attribute: Any, value: Any, *, of_keys: bool = False) -> Condition:
+    """Return the condition that compares a column.
+
+    Args:
+        clause: the condition on it.
+        attribute: the column, as an SQL expression.
+        value: the value to compare with.
+        of_keys: whether the value is a key or keys.
+    """
+    if clause.column is not None and clause.column.values.family == "json":
+        return _json_condition(clause.op, attribute, value, negated=clause.negated)
+    attribute = comparable(attribute)
+    if clause.op in NULLS:
+        return _is_null(attribute, wanted=value)
+    if clause.op in ("in", "not_in"):
+        return _is_in(attribute, value, negated=clause.op == "not_in", of_keys=of_keys)
+    if value is None:
+        return _is_null(attribute, wanted=clause.op == "=")
+    # a text key must not be taken for a ref
+    value = sqla.key_parameter(value, attribute.type) if of_keys else operand(attribute, value)
+    condition: Condition = _COMPARISONS[clause.op](attribute, value)
+    return condition
+
+
 class Conditions:
     """Makes SQL conditions of filters.
 
@@ -620,19 +661,10 @@ class Conditions:
 
     def all_of(self, bound: BoundFilters) -> list[Condition]:
         """Return conditions that must all hold."""
-        table = bound.table
-        conditions = [self._condition(each, table) for each in bound.filters]
-        if bound.or_filters:
-            conditions.append(or_(*(self._condition(each, table) for each in bound.or_filters)))
-        return conditions
-
-    def _condition(self, bound: Bound, table: ToolTable) -> Condition:
-        if isinstance(bound, Clause):
-            return self._clause(bound, bound.relationships, table, table.model)
-        parts = [self._condition(each, table) for each in bound.parts]
-        if bound.by == "not":
-            return not_(parts[0])
-        return and_(*parts) if bound.by == "and" else or_(*parts)
+        return combine(
+            bound,
+            lambda each: self._clause(each, each.relationships, bound.table, bound.table.model),
+        )
 
     def _clause(
         self, clause: Clause, path: Sequence[str], table: ToolTable, entity: Any
@@ -647,28 +679,12 @@ class Conditions:
             clause = of_rows
         if clause.column is None:
             return self._is_row(clause, entity)
-        return self._comparison(clause, clause.column, getattr(entity, clause.column.name))
-
-    def _comparison(self, clause: Clause, column: ToolColumn, attribute: Any) -> Condition:
-        """Return the comparison of a column, on the class or on an alias."""
-        value = clause.value
-        if column.values.family == "json":
-            return _json_condition(clause.op, attribute, value, negated=clause.negated)
-        attribute = comparable(attribute)
-        if clause.op in NULLS:
-            return _is_null(attribute, wanted=value)
-        if column.entity is not None:
-            value = self._keys_of(value, column)
-        if clause.op in ("in", "not_in"):
-            return _is_in(attribute, value, column, negated=clause.op == "not_in")
-        if value is None:
-            return _is_null(attribute, wanted=clause.op == "=")
-        if column.entity is None:
-            value = operand(attribute, value)
-        else:  # a text key must not be taken for a ref
-            value = sqla.key_parameter(value, attribute.type)
-        condition: Condition = _COMPARISONS[clause.op](attribute, value)
-        return condition
+        attribute, of_keys = getattr(entity, clause.column.name), clause.column.entity is not None
+        is_null = clause.op in NULLS
+        value = (
+            self._keys_of(clause.value, clause.column) if of_keys and not is_null else clause.value
+        )
+        return compare(clause, attribute, value, of_keys=of_keys)
 
     def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
         """Return the keys of one ref or several, as the column stores them."""
@@ -790,12 +806,10 @@ def _is_null(attribute: Any, *, wanted: bool) -> Condition:
     return condition
 
 
-def _is_in(
-    attribute: Any, values: Sequence[Any], column: ToolColumn, *, negated: bool
-) -> Condition:
+def _is_in(attribute: Any, values: Sequence[Any], *, negated: bool, of_keys: bool) -> Condition:
     not_null = [value for value in values if value is not None]
     operands: Any = [operand(attribute, value) for value in not_null]
-    if column.entity is not None:  # one expanding parameter for all keys
+    if of_keys:  # one expanding parameter for all keys
         operands = sqla.key_parameter(not_null, attribute.type)
     # NOT IN matches no row if the list has a NULL
     conditions = (

@@ -476,7 +476,7 @@ class Reader:
             return DraftRecords()
         bound = page.refs.bound
         drafts = draft_records(self._call, page.refs.drafts.values(), bound)
-        matching = matching_records(drafts.records, bound)
+        matching = matching_records(self._call.session, drafts.records, bound)
         remaining = [each for each in matching if draft_number(each.name) > page.last_draft]
         return DraftRecords(remaining, drafts.labels)
 
