@@ -83,17 +83,6 @@ from alfred_refs.tools.rules import Reading
 from alfred_refs.tools.serialization import has_integer_text, text_as_integers
 from alfred_refs.tools.tables import ToolColumn, ToolTable, accept_value, path_of
 
-COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "neq": operator.ne,
-    ">": operator.gt,
-    "<": operator.lt,
-    ">=": operator.ge,
-    "<=": operator.le,
-}
-"""The operators as Python functions, for values and for SQL expressions."""
-
 NULLS = ("is_null", "is_not_null")
 """The operators without a value."""
 
@@ -296,7 +285,6 @@ class _Binder:
         _PATH.check(steps + 1)
         _STEPS.check(self._steps)
         _DRAFTS.check(len(self._drafts))
-        _DECISIONS.check(self._conditions * len(self._drafts))
 
     def _clause(self, clause: FilterClause, *, negated: bool) -> Clause:
         table = self._table
@@ -533,10 +521,6 @@ _RELATED = Budget("relationships in its columns", 16, "read their rows from thei
 _NAMES = Budget("names in its columns", 200, "name each column once, or leave columns out")
 _ORDER = Budget("columns in its order", 16, "order by the first few")
 _DRAFTS = Budget("drafts that it names", 100, "do it in several calls")
-# compared in Python
-_DECISIONS = Budget(
-    "conditions, counted anew for each draft", 20_000, "name fewer drafts, or filter less"
-)
 
 
 def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> None:
@@ -585,7 +569,13 @@ Keys = Mapping[tuple[str, str], Key]
 """The keys that refs name, by ref and required entity."""
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    **COMPARISONS,
+    "=": operator.eq,
+    "!=": operator.ne,
+    "neq": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
     "ilike": lambda attribute, pattern: attribute.ilike(pattern),
     # `contains()` exists only on the PostgreSQL dialect's ARRAY
     "contains": lambda attribute, part: attribute.bool_op("@>")(

@@ -99,7 +99,7 @@ KINDS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
     "columns": (lambda n: {"columns": ["name"] * n}, 200),
     "order": (lambda n: {"order_by": (["name", "code", "price", "rating"] * n)[:n]}, 16),
     "drafts": (lambda n: {"filters": drafts(n)}, 100),
-    "decisions": (lambda n: {"filters": [*drafts(99), *[of_name()] * (n - 100)]}, 202),
+    "on drafts": (lambda n: {"filters": [*drafts(99), *[of_name()] * (n - 100)]}, 1_000),
 }
 
 
