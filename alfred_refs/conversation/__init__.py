@@ -23,8 +23,8 @@
 A look-up goes from `refs` to `caches`, and to the store only for refs and keys that are not
 cached.
 
-The names below are what the packages above the plugin may use; `export` is imported by itself,
-because it loads pydantic.
+Packages above the plugin use the names below, and import `export` directly, because it loads
+pydantic.
 """
 
 from .conversation import Conversation as Conversation

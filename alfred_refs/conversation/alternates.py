@@ -229,7 +229,7 @@ class AlternateKeys:
         if session is None or not sqla.can_wait(session.get_bind(mapper, clause=by.column).engine):
             raise _unknown_row(by)
         where = {"clause": by.column} | ({} if mapper is None else {"mapper": mapper})
-        # rows of other owners too: a ref is no permission to read its row
+        # rows of other owners too: a ref does not permit to read its row
         with sqla.unconfined_lookup(session):
             connection = session.connection(bind_arguments=where)
             for start in range(0, len(values), _PER_QUERY):
@@ -243,7 +243,7 @@ class AlternateKeys:
         self._values.setdefault(by.space, {})[token_of(row)] = key
         if key is None:
             return
-        # the metadata says UNIQUE; a view or a partial index may not keep that promise
+        # UNIQUE in the metadata; in the database it may be a view, or a partial index
         if self.rows.setdefault(by.space, {}).setdefault(token_of(key), row) != row:
             raise UntranslatableError(
                 f"{by.column} has one value for several rows, and should be unique", _ASK_RAW

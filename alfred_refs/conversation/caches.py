@@ -140,7 +140,7 @@ class RefCache:
             self._labels[ref] = entry.label
 
     def put(self, entity: str, key: Key, ref: str) -> None:
-        """Cache a mapping; what is shown of it is a marked string."""
+        """Cache a mapping; its ref becomes a `ShownRef`, which can be recognised in a copy."""
         ref = ShownRef(ref[:])
         self._keys.setdefault(entity, {})[ref] = key
         self.refs_of(entity)[token_of(key)] = ref
@@ -263,7 +263,7 @@ class Caches:
         for cache in self._in_use():
             cache.unlabel(*pair)
 
-    # Questions to all caches, as a ref may be in any of them
+    # Look-ups in all caches, as a ref may be in any of them
 
     def ref_of(self, entity: str, key: Key) -> str | None:
         """Return the ref of a key, if one of the caches has it."""

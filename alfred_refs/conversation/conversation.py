@@ -257,8 +257,8 @@ class Conversation(ActivityMap):
     def for_bind(self, bind: Any) -> Conversation:
         """Return the conversation for the rows of an engine with a `schema_translate_map`.
 
-        Sessions find the schemas of their engine by themselves; what is called on a conversation
-        looks for rows of those of the registry's engine.
+        Sessions use the schemas of their own engine. Methods of a conversation use the schemas of
+        the registry's engine.
 
         Args:
             bind: an `Engine` or a `Connection`, asynchronous ones included.

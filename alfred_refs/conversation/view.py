@@ -105,7 +105,7 @@ class SessionConversation(ActivityMap):
             of the rows: for the session their refs name these rows.
         select_suggestions: chooses which refs of rows an error may offer; `None` for all.
         on_deleted: called with the keys of rows that are found to be deleted, by anybody.
-        find_rows: looks for rows that were gone; `None` if they stay gone.
+        find_rows: looks for rows that were gone and may exist again; `None` to not look.
         row_finder: looks for the rows of drafts.
     """
 
@@ -244,7 +244,7 @@ class SessionConversation(ActivityMap):
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Mint nothing inside the `with`, because what is done there is rolled back.
+        """Mint nothing inside the `with`, because its work is rolled back.
 
         New rows have refs that nobody else knows, and drafts are not written: that raises
         `TriedDraftError`.

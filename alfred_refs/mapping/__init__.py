@@ -1,4 +1,4 @@
-"""What the application's tables and classes say about keys.
+"""Keys in the application's tables and classes.
 
 | module | contents |
 | --- | --- |
@@ -17,9 +17,8 @@ The rest of the package goes through `Entities`, one per registry:
     entities.of_column(Recipe.name)             # None: plain data
     entities.of_class(MealPlan).primary         # {"id": KeyColumn("meal_plans.id", ...)}
 
-Everything is read from SQLAlchemy's metadata once and cached; nothing here emits SQL. The names
-below are what the packages above the plugin may use; `columns` is imported by itself, because it
-loads pydantic.
+Everything is read from SQLAlchemy's metadata once and cached; nothing here emits SQL. Packages
+above the plugin use the names below, and import `columns` directly, because it loads pydantic.
 """
 
 from .entities import ClassKeys as ClassKeys, Entities as Entities

@@ -1,8 +1,8 @@
 """Values of a column: JSON of a model to Python and back, and what PostgreSQL stores.
 
-`values_of` returns the `Values` of a SQL type: a description of what fits, a JSON schema, the
-filter operators, and a pair of conversions. `accept` converts and checks what a model gave; `show`
-converts a Python value to JSON. Both leave refs as text: the session resolves them.
+`values_of` returns the `Values` of a SQL type: a description for a model, a JSON schema, operators
+for filters, and a pair of conversions. `accept` converts and checks a value that a model has sent;
+`show` converts a Python value to JSON. Both leave refs as text: the session resolves them.
 
 >>> dates = values_of(Date(), None)
 >>> dates.accept("2026-05-01")
@@ -27,7 +27,7 @@ alfred_refs.mapping.columns.UnfitValueError: a column takes a date such as '2026
 
 Limits: a custom type (`TypeDecorator`) may convert values in any way. If it declares no Python
 type, it accepts values of the type that it decorates, and shows any value as JSON. The operators
-are those of PostgreSQL; other databases are not considered. Nothing here emits SQL.
+are PostgreSQL's; other databases are not considered. Nothing here emits SQL.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def is_interval(type_: TypeEngine[Any]) -> bool:
 
 
 def storage_of(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """Return the function from a value to what is stored: padded text, single precision.
+    """Return the function from a value to the stored one: padded text, single precision.
 
     Returns:
         `None` if the type stores values unchanged. The function raises `OverflowError` for a
@@ -209,7 +209,7 @@ def _packs_to(value: float, packed: bytes) -> bool:
         return False
 
 
-# What a model may give, and how it is shown
+# Values of a model, and how values are shown
 
 Family = Literal[
     "ref", "text", "number", "boolean", "time", "choice", "uuid", "json", "list", "opaque"
@@ -280,7 +280,7 @@ class Values:
         digits: the digits of a number that fit, if limited.
         decimals: the digits of a second that fit, if limited.
         supported: the operators of the family that PostgreSQL has for the type, if not all.
-        exact: whether the values in Python equal those in the database to the last digit.
+        exact: whether values in Python and in the database are equal to the last digit.
     """
 
     family: Family
@@ -355,7 +355,7 @@ class Values:
 
 
 def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
-    """Return the values of a column, given its SQL type and its key column if it holds keys."""
+    """Return the values of a column by its SQL type, and its key column if it holds keys."""
     if key is not None:
         return _lists(_refs(key)) if key.array else _refs(key)
     type_ = undecorated_type(type_)
@@ -395,7 +395,7 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
 
 
 def _decorated(type_: TypeDecorator[Any]) -> Values:
-    """Return the values of a custom type whose Python type is unknown: those of its `impl`."""
+    """Return the values of a custom type of unknown Python type: the values of its `impl`."""
     values = values_of(type_.impl_instance, None)
     python = python_type_of(type_.impl_instance)
 
@@ -424,14 +424,14 @@ def _decorated(type_: TypeDecorator[Any]) -> Values:
             raise UnfitValueError("a list or an object, as rows show it")  # of characters
         return accepted
 
-    # the precision is that of the stored value, which may be another number
+    # the precision is the stored value's, which may be another number
     return replace(
         values, accept_one=accept, show_one=show, digits=None, decimals=None, exact=False
     )
 
 
 def _stored_and_loaded(type_: TypeDecorator[Any], value: Any) -> tuple[Any, Any]:
-    """Return what a custom type stores for a value, and what it returns for that."""
+    """Return the value that a custom type stores for one, and the value that it loads again."""
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     stored = loaded = None
     with suppress(Exception):  # of the application's: raised again when the row is written
@@ -508,7 +508,7 @@ def _choices(type_: Enum) -> Values:
 
 
 def _members(members: Mapping[str, Any], names: Mapping[Any, str]) -> Values:
-    """Return the values of an enumeration, given its members by text and the text of each."""
+    """Return the values of an enumeration from its members by text and the text of each."""
     expected = "one of " + ", ".join(map(repr, members))
     schema = {"type": "string", "enum": list(members)}
     return Values("choice", expected, schema, members.__getitem__, lambda v: names.get(v, str(v)))
@@ -621,7 +621,7 @@ def _times(python: type[Any], expected: str, form: str, type_: TypeEngine[Any]) 
 
 
 def _in_zone(value: Any, type_: TypeEngine[Any]) -> Any:
-    """Convert a time for its column: with a zone (UTC if none was given), or naive in UTC."""
+    """Convert a time for its column: with a zone (UTC by default), or naive in UTC."""
     if not isinstance(type_, DateTime | Time):
         return value
     if type_.timezone:

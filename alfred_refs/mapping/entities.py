@@ -1,7 +1,7 @@
 """The entities of one application: look-up by class, table or column.
 
 A registry has one `Entities` object for its policy; every conversation and session of the registry
-shares it. It answers the questions that translation asks for each statement and each class:
+shares it. Translation looks up each statement's columns and each class in it:
 
 >>> entities = Entities(RefPolicy())
 >>> entities.name_of(Recipe)
@@ -18,9 +18,9 @@ True
   `KeyColumn` (`mapping.key_columns`), or `None` for data.
 - `of_class` returns the key attributes of a mapped class as a `ClassKeys`. A class whose primary
   key cannot be translated raises `KeyColumnError` here, when it is first used; any other attribute
-  that cannot be translated is refused by itself.
+  that cannot be translated is refused when it is used.
 - Nothing is configured up front: a class or table is read at its first use and cached. The caches
-  hold tables and classes weakly, so that an application can drop what it has made.
+  hold tables and classes weakly, so that an application can drop them.
 
 Limits: the metadata is read as it is at the first use; columns that are added to a table later are
 read, changes of a column that was read are not. Only columns are looked up here; which keys an
@@ -65,13 +65,13 @@ class ClassKeys:
     """The attributes of a mapped class that hold keys, by name.
 
     Attributes:
-        primary: those of the primary key, in its order.
+        primary: attributes of the primary key, in its order.
         foreign: the others.
         all: both.
         identity: for each column of the primary key its key column, `None` for data.
         own_entity: the entity whose refs name the rows; `None` if the primary key has several
             columns, or is a key of another entity.
-        alternate: those among `all` that hold alternate keys.
+        alternate: the attributes among `all` that hold alternate keys.
         label: the label of the rows; `None` if they have none, or no refs of their own.
         attributes: the column attributes that instances can show, whether keys or data.
         refused: the attributes that cannot be translated, composites included, with the reasons.
@@ -98,7 +98,7 @@ class ClassKeys:
             raise KeyColumnError(error.fact, error.remedy)
 
     def key_of(self, identity: Sequence[Any]) -> Key:
-        """Return the key of a row, given its identity: the values of its primary key columns."""
+        """Return the key of a row from its identity, the values of its primary key columns."""
         pairs = zip(self.identity, identity, strict=True)
         parts: list[Key] = [key_part(column, value) for column, value in pairs]
         return parts[0] if len(parts) == 1 else tuple(parts)
@@ -177,7 +177,7 @@ class Entities:
         """Return the schema-qualified name of the table that an entity's refs name rows of.
 
         Args:
-            entity: the name of an entity; the result is `None` if it has not been used yet.
+            entity: the name of an entity; the result is `None` before its first use.
             schemas: a `schema_translate_map` to apply to the schema.
         """
         used = self.names.table_of(entity)
@@ -189,7 +189,7 @@ class Entities:
         return table.name if schema is None else f"{schema}.{table.name}"
 
     def label_of(self, entity: str) -> Label | None:
-        """Return the label of an entity's rows, `None` if it has none or was not used yet."""
+        """Return the label of an entity's rows; `None` without one, or before its first use."""
         table = self.names.table_of(entity)
         mapper = None if table is None else sqla.mapper_of_table(table)
         return None if mapper is None else self._label_of(mapper)

@@ -1,4 +1,4 @@
-"""Key columns: which column of a table holds keys, and of which entity.
+"""Key columns: the columns of tables that hold keys, with the entities of these.
 
 A `KeyColumn` describes one column for all translation: the entity whose keys it holds, their type
 underneath, and how a value becomes a key and a key becomes a value. `KeyColumns` derives it from
@@ -17,7 +17,7 @@ True
 
 | column | by | result |
 | --- | --- | --- |
-| `event.subject` | `info={"ref": ...}` | keys of what is declared, or data for `None` |
+| `event.subject` | `info={"ref": ...}` | keys of the declared table, or data for `None` |
 | `order_line.product_id` | a foreign key to a primary key | keys of `product` |
 | `order_line.sku` | a foreign key to another unique column | an alternate key of `product` |
 | `order_line.kind` | in a foreign key together with `product_id`, to two columns | data |
@@ -147,7 +147,7 @@ class KeyColumn:
         return str(value) if type(value) in _NO_KEYS and self.key_type != "integer" else None
 
     def token(self, value: Any) -> Any:
-        """Return `token_of` the key that a value stands for."""
+        """Return the `token_of` the key of a value."""
         if self.key_type == "uuid":
             return uuid.UUID(value).int if self.as_text else value.int
         return value
@@ -216,7 +216,7 @@ def key_part(column: KeyColumn | None, value: Any) -> Any:
 
 
 def key_value(column: KeyColumn | None, part: Any, type_: TypeEngine[Any]) -> Any:
-    """Return the value of a primary key column of a SQL type, given the part of a row's key."""
+    """Return the value of a primary key column of a SQL type for the part of a row's key."""
     if column is not None:
         return column.from_key(part)
     return value_of(part, python_type_of(undecorated_type(type_)))
@@ -247,7 +247,7 @@ def python_type_of(type_: TypeEngine[Any]) -> type[Any] | None:
         return _loaded_type(cast("TypeDecorator[Any]", type_))
     try:
         return type_.python_type
-    except NotImplementedError:  # `TypeEngine.python_type` raises it where a type has none
+    except NotImplementedError:  # `TypeEngine.python_type` raises it for a type without one
         return None
 
 
@@ -287,7 +287,7 @@ def holds_texts(type_: TypeEngine[Any]) -> bool:
 def is_ambiguous(type_: TypeEngine[Any]) -> bool:
     """Return whether a custom type converts values without declaring their Python type.
 
-    `TypeDecorator.python_type` is that of the decorated type unless a subclass overrides it.
+    `TypeDecorator.python_type` is the decorated type's unless a subclass overrides it.
     """
     if not isinstance(type_, TypeDecorator):
         return False
@@ -586,7 +586,7 @@ def is_in_table(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
 def key_table(mapper: Mapper[Any]) -> Any:
     """Return the table whose primary key identifies the rows of a class."""
     column = root_of(mapper).primary_key[0]
-    # a class mapped to a select or a join: its columns lead to those of the tables in it
+    # a class mapped to a select or a join: its columns lead to the columns of the tables in it
     tables = (getattr(base, "table", None) for base in column.base_columns)
     return next((table for table in tables if isinstance(table, Table)), column.table)
 
@@ -598,7 +598,7 @@ def primary_key(table: Table) -> list[ColumnElement[Any]]:
 
 
 def referenced_column(column: Column[Any]) -> Column[Any]:
-    """Follow foreign keys to the column that its values come from: itself if it has none.
+    """Follow foreign keys to the column that its values come from, which may be the column itself.
 
     Raises:
         KeyColumnError: a foreign key references a table that the metadata does not have.
@@ -640,13 +640,13 @@ def _own_table_last(foreign_key: Any) -> bool:
 
 
 def is_unique(column: Column[Any]) -> bool:
-    """Return whether a column is unique by itself."""
+    """Return whether a column alone is unique."""
     constraints = [c for c in column.table.constraints if isinstance(c, UniqueConstraint)]
     return bool(column.unique) or any(list(c.columns) == [column] for c in constraints)
 
 
 def column_named(table: Table, declared: str) -> Column[Any] | None:
-    """Return the column of a table that `"table.column"` names, `None` if there is none."""
+    """Return the column of a table that `"table.column"` names, or `None`."""
     return table.columns.get(declared.rpartition(".")[2])
 
 

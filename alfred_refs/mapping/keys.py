@@ -15,13 +15,13 @@ True
 (7, 'de')
 
 - `parse_ref` and `str(Ref(...))` are inverse functions, as are `encode` and `decode`.
-- `encode` returns what the registry stores in a `bytea` column. The first byte is the type, so
+- `encode` returns the value of a `bytea` column in the registry. The first byte is the type, so
   that one column holds keys of every type; a UUID takes 17 bytes, where its text takes 37.
-- `RefPolicy` holds an application's choices: which types of key become refs, what is excluded,
+- `RefPolicy` holds an application's choices: which types of key become refs, exceptions,
   and how entities and rows are named.
 
-Everything here is a pure value: whether a ref exists, and which key it stands for, is known to
-`conversation.refs`. Keys inside longer text are the subject of `mapping.text`.
+Everything here is a pure value. Which refs exist, and for which keys, is decided in
+`conversation.refs`; `mapping.text` finds keys inside longer text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ShownRef(str):
     """A ref that came out of a conversation, as a string.
 
     A program that copies one into a column of data, whole or inside a document, stores the key
-    there. Text that a model sends is an ordinary string, and stays what it is.
+    there. Text that a model sends is an ordinary string, and is stored as it is.
     """
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class ShownRef(str):
 
 
 class ShownText(ShownRef):
-    """`str()` of a ref: stands for the text of the key, where the ref stands for the key."""
+    """`str()` of a ref: replaced by the text of the key, where the ref is replaced by the key."""
 
     __slots__ = ()
 
@@ -291,7 +291,7 @@ def part_of(value: Any) -> Any:
 
 
 def value_of(part: Any, kind: type[Any] | None) -> Any:
-    """Return the value of a primary key column of a Python type, given the part of a key."""
+    """Return the value of a primary key column of a Python type for the part of a key."""
     if kind is None or not isinstance(part, str):
         return part
     if issubclass(kind, enum.Enum):

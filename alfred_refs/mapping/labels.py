@@ -68,10 +68,10 @@ class Label:
     attribute: str | None = None
 
     def of(self, loaded: Mapping[str, Any]) -> str | None:
-        """Return the label of an instance without keys, given its loaded attributes.
+        """Return the label of an instance, without keys, from its loaded attributes.
 
         Raises:
-            LabelError: the class's function failed, or read what it may not.
+            LabelError: the class's function failed, or read an attribute that it may not read.
         """
         text = self._text(loaded)
         return None if text is None else clean_label(text)
@@ -80,7 +80,7 @@ class Label:
         """Return the same label with its keys, for callers that replace them with refs.
 
         Raises:
-            LabelError: the class's function failed, or read what it may not.
+            LabelError: the class's function failed, or read an attribute that it may not read.
         """
         text = self._text(loaded)
         return None if text is None else _shorten(_one_line(text))

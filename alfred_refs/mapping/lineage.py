@@ -1,8 +1,8 @@
 """Column lineage: which keys the value of a SQL expression shows.
 
 The input is an expression of a result: a column, a function, a CASE, a scalar subquery. The output
-is a `KeyShape`, which says where in the value keys are, or an error if the value depends on a key
-in a way that no ref can replace.
+is a `KeyShape`, which describes where keys are in the value, or an error if the value depends on a
+key in a way that no ref can replace.
 
 >>> from alfred_refs.mapping.entities import Entities
 >>> from alfred_refs.mapping.keys import RefPolicy
@@ -244,7 +244,7 @@ def item_of(shape: KeyShape) -> KeyShape:
 
 
 def with_other_spelling(shape: KeyShape) -> KeyShape:
-    """Return the shape after a change of type; for an array column, that of its items."""
+    """Return the shape after a change of type; for an array column, the shape of its items."""
     return SpelledKey(shape) if isinstance(shape, KeyColumn) else shape
 
 
@@ -256,7 +256,7 @@ def as_json(shape: KeyShape) -> KeyShape:
 
 
 def is_array(shape: KeyShape) -> bool:
-    """Return whether a shape is that of an array column."""
+    """Return whether a shape is an array column."""
     return isinstance(shape, KeyColumn) and shape.array
 
 
@@ -328,8 +328,8 @@ _MEASURING = (
 )
 
 
-# A rule returns the shape of a function's value, given the shapes of its arguments, of which there
-# is at least one; `NotImplemented` if the call is none that it covers.
+# A rule returns the shape of a function's value from the shapes of its arguments, at least one. It
+# returns `NotImplemented` for a call that it does not cover.
 
 
 def _array(arguments: Sequence[KeyShape]) -> Any:
@@ -431,7 +431,7 @@ def function_name(function: FunctionElement[Any]) -> str:
 
 
 def arguments_of(function: FunctionElement[Any]) -> list[Any]:
-    """Return the arguments of a function; `next_value()` has none."""
+    """Return the arguments of a function: none for `next_value()`."""
     return list(getattr(function, "clauses", ()))
 
 
@@ -453,7 +453,7 @@ def wrapped_in(element: Any) -> Any:
 
 
 def choices_of(element: Any) -> Sequence[Any]:
-    """Return the expressions of which one is the value of an expression, unchanged.
+    """Return expressions, if the value of an expression is the value of one of them, unchanged.
 
     | expression | choices |
     | --- | --- |

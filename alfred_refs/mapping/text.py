@@ -8,7 +8,7 @@ scanner:
 
 - `redact_keys` replaces whole keys in error messages, labels and other short text.
 - `encode_marks` and `decode_marks` are inverse functions: a model sees `<recipe_1>` in a stored
-  text, and what it writes back is stored as the key again, letter for letter.
+  text, and its marks are stored as the keys again, letter for letter.
 - `search_keys` also finds keys that are split by markup or line ends, and keys that were cut;
   `replace_keys` replaces those too. They serve text that is about to reach a model.
 
@@ -31,13 +31,13 @@ The kinds of key that `search_keys` returns:
 - `cut`: the beginning, the end or both ends of a UUID, `..c69607bb`, `a508000d-9b55[…]` or
   `a508…2de2`, which a model completes by inventing the rest.
 
-All of it takes time linear to the length of the text, whatever the text is: no pattern here can
-read the same characters in several ways.
+All of it takes time linear to the length of any text: no pattern here can read the same characters
+in several ways.
 
 Limits: integers and words do not look like keys and are never found; neither are colours,
 abbreviated commits and other short hexadecimal numbers, unless dots precede or follow them. Keys
-in other digits or another encoding, full width or base64, are not found. Which key has which ref
-is the caller's knowledge: nothing here asks a database or mints a ref.
+in other digits or another encoding, full width or base64, are not found. The caller knows the refs
+of keys: nothing here queries a database or mints a ref.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def whole_keys(text: str) -> list[str]:
 
 
 def redact_keys(text: str, ref_of: RefOf = lambda _: None) -> str:
-    """Replace each whole key in a text with its ref, or with `HIDDEN` if it has none."""
+    """Replace each whole key in a text with its ref, or with `HIDDEN` if it has no ref."""
     pieces, end = [], 0
     for match in _scan(text):
         digits = match["key"].replace("-", "")
@@ -160,7 +160,7 @@ def head(text: str, most: int) -> str:
 
 
 def words_in(text: str, words: Iterable[str], joiner: str = "") -> list[str]:
-    """Return those of many words that a text may contain as whole words.
+    """Select from many words the ones that a text may contain as whole words.
 
     Args:
         text: any text.
@@ -325,7 +325,7 @@ def encode_marks(text: str, mark_of: Callable[[KeySpelling], Mark | None]) -> st
 
 
 def decode_marks(text: str, text_of: Callable[[Mark], str]) -> str:
-    """Replace the marks in a text with what they stand for.
+    """Replace the marks in a text with texts of their keys.
 
     Raises:
         CutTextError: the text was cut.
@@ -421,7 +421,7 @@ _DOTS = rf"(?:[\[({{<]\s?{_ELLIPSIS}\s?[\])}}>]|{_ELLIPSIS})"
 _ELLIPSES = re.compile(_DOTS)
 _START = r"(?:(?<![0-9A-Za-z])|(?<=\\[nrt]))"  # not inside a word; `\n` ends a line in a repr()
 _GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
-# What is before an ellipsis and after it: both, only the beginning, only the end.
+# The digits before an ellipsis and after it: both, only the beginning, only the end.
 _BEGINNING = re.compile(rf"{_START}{_HEX}{{4,8}}{_GROUPS}\Z")
 _ONLY_BEGINNING = re.compile(rf"(?<!#){_START}(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}})\Z")
 _REST = rf"(?:-{_HEX}{{1,12}}){{0,4}}(?![0-9A-Za-z])(?:-(?!\*)(?={_DOTS}))?"
@@ -549,7 +549,7 @@ def _split_spans(text: str, left: int, right: int) -> Iterator[_Span]:
 
 
 def _end_of_split(text: str, start: int, right: int, next_run: re.Pattern[str]) -> int | None:
-    """Read a split key run by run, at most 32; return its end, `None` if there is no key.
+    """Read a split key run by run, at most 32; return its end, or `None` for anything else.
 
     It has groups with something in the place of each dash, or no dashes and few breaks.
     """

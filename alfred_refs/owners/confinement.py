@@ -261,7 +261,7 @@ class Confinement:
     # Instances in the identity map
 
     def is_visible(self, session: Session, found: Any) -> bool:
-        """Return whether the owner may see what the identity map has for an identity.
+        """Return whether the owner may see an instance, or other value, of the identity map.
 
         An instance is visible if the owner may read its row: a query if that is not known.
         """

@@ -20,7 +20,7 @@ recipes.user_id = :param_1
 ['4 tomatoes', '1 onion']
 
 How it is used: the first half of the module reads a `Belonging` for each table from the mappings.
-`Ownership` turns these into WHERE criteria, and decides what a confined statement may contain
+`Ownership` turns these into WHERE criteria, and checks the constructs of a confined statement
 (`sqla.compiler.Rules`): the compiler calls it for each table, function and CTE that it renders.
 
 Limits:
@@ -502,7 +502,7 @@ class Ownership:
                 )
         return known[1]
 
-    # What a confined statement may contain
+    # Checks of confined statements
 
     def refuse(self, what: str) -> Exception:
         """Return the error for SQL that cannot be confined."""

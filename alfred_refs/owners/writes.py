@@ -3,8 +3,8 @@
 The compiler already limits UPDATE and DELETE to rows that the owner may write (`ownership`). This
 module checks the values, which decide two questions:
 
-1. **Who owns the row?** The owner's column of a new row is filled in. A value that is given must
-   be the session's owner, and nothing moves a row to another owner.
+1. **Who owns the row?** The owner's column of a new row is filled in. A value that the program
+   sets must be the session's owner, and nothing moves a row to another owner.
 2. **What does it refer to?** Each foreign key must name a row that the owner may read; one that
    decides who owns the row must name a row that the owner may write. All foreign keys of an
    operation are looked up together: one query for each target table.
@@ -37,7 +37,7 @@ Limits:
 
 - A foreign key must be given as plain values, all of its columns together: an SQL expression
   raises `UnconfinedError`, as its value is not known before it is executed.
-- What triggers write is not seen.
+- Rows that triggers write are not seen.
 - A row that is deleted between the check and the COMMIT is left to the constraint.
 """
 
@@ -165,7 +165,7 @@ class WriteGuard:
             yield attribute_of(state.mapper, column), column
 
     def _check_owner(self, state: State) -> None:
-        """Check the owner in an instance; one that is not loaded has not been changed."""
+        """Check the owner in an instance. An attribute that is not loaded was not changed."""
         for name, column in self._owner_attributes(state):
             if name in state.dict and _has_changed(state, [name]):
                 what = f"{state.class_.__name__}.{name}"

@@ -21,8 +21,8 @@ A statement takes this path:
 | `lookups` | rows that were not found; refs that errors may suggest |
 | `redaction` | keys in exceptions of the driver and the ORM |
 
-The names below are what the packages above the plugin may use; `asyncio` is imported by itself,
-because it needs greenlet.
+Packages above the plugin use the names below, and import `asyncio` directly, because it needs
+greenlet.
 """
 
 from .attributes import refuse_pydantic_without_mixin as refuse_pydantic_without_mixin

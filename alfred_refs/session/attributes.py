@@ -20,8 +20,7 @@ Keys leave an instance in three more ways, which are covered here too:
 - `attribute_keyed_dict("id")`, `column_keyed_dict(...)` and `keyfunc_mapping(...)` make dictionary
   collections whose keys may be keys of rows. For instances with a boundary they are refs.
 - pydantic dumps, prints and sets the `__dict__` of an SQLModel instance. The mixin `RefModel`
-makes
-  it go through the attributes.
+  makes it use the attributes.
 
 Limits: a pickled instance raises `RefNotCarriedError` for a key that it has no ref for, until a
 `RefSession` takes it in. An array of refs cannot be changed in place. A new child that joins a
@@ -63,7 +62,7 @@ class RefDisplay(Protocol):
     renderers: Mapping[Any, Callable[[Any], Any]]
 
     def show(self, attribute: Any, instance: Any, value: Any) -> Any:
-        """Return the ref for the value of an attribute, if `renderers` has none for it."""
+        """Return the ref for an attribute's value that `renderers` cannot look up."""
         ...
 
     def accept(self, attribute: Any, instance: Any, value: Any) -> Any:
@@ -181,7 +180,7 @@ class _GuardedComposite(property):
 
 
 def _guarded(attribute: Any) -> _GuardedComposite:
-    """Return the property of a composite attribute, whose getter asks the boundary first."""
+    """Return the property of a composite attribute, whose getter calls the boundary first."""
     original = attribute.descriptor
 
     def get(instance: Any) -> Any:
@@ -429,7 +428,7 @@ def _child_keys_of(collection: KeyFuncDict[Any, Any]) -> _ChildKeys:
 
 
 def _rekey(collection: KeyFuncDict[Any, Any]) -> None:
-    # by the methods of `dict`: those of the collection fire events of children added and removed
+    # by the methods of `dict`: the collection's own fire events of children added and removed
     entries = [(was, collection.keyfunc(child), child) for was, child in dict.items(collection)]
     dict.clear(collection)
     for was, key, child in entries:
@@ -508,7 +507,7 @@ def refuse_pydantic_without_mixin(class_: type[Any], names: Collection[str]) -> 
         return
     from pydantic import BaseModel  # noqa: PLC0415  # optional
 
-    for base in reversed(class_.__mro__):  # what a base class lacks, its subclasses lack too
+    for base in reversed(class_.__mro__):  # the base class to correct first
         if not issubclass(base, BaseModel) or base.model_fields.keys().isdisjoint(names):
             continue
         if RefModel not in base.__mro__[: base.__mro__.index(BaseModel)]:

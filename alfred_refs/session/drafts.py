@@ -122,7 +122,7 @@ class Builder:
         return [*self._made.values()]
 
     def relate(self, instance: Any, record: NewRow) -> None:
-        """Relate an instance to those of the rows in its record, at any depth.
+        """Relate an instance to the instances of the rows in its record, at any depth.
 
         Raises:
             DraftContentError: a row lacks the value that is its key in a dictionary collection.
@@ -173,7 +173,7 @@ def check_init(model: type[Any]) -> None:
 def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
     """Return a new instance: `__init__` gets its parameters, all other attributes are set.
 
-    The declarative `__init__` accepts all attributes, that of a dataclass only some.
+    The declarative `__init__` accepts all attributes, a dataclass's only some.
 
     Raises:
         SetupError: `__init__` needs a parameter that is not an attribute of the class.
@@ -193,7 +193,7 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
 
 
 def _accepted_names(model: type[Any]) -> set[str] | None:
-    """Return the names that `__init__` takes, and those of base classes that get its `**values`.
+    """Return the names that `__init__` takes, with the base classes' that get its `**values`.
 
     `None` if it takes any, as the declarative `__init__` does.
     """
@@ -247,7 +247,7 @@ class DraftObjects:
         """Return the instance of a draft, as `Session.get` would with these options.
 
         Returns:
-            `None` if the identity is not that of a draft, or the draft is saved.
+            `None` if the identity is not a draft's ref, or the draft is saved.
 
         Raises:
             BadRefError: there is no such draft of the class in the conversation, it was discarded,
@@ -335,7 +335,7 @@ class DraftSaving:
         self._conversation.row_finder = SessionRows(session, self._entities)
 
     def resolve_new(self, flush: UOWTransaction) -> None:
-        """Put keys in place of the refs that wait for a flush, those of drafts included.
+        """Put keys in place of the refs that wait for a flush, including refs of drafts.
 
         Raises:
             BadRefError: one cannot be used; all instances and drafts stay as they are.
@@ -402,7 +402,7 @@ class DraftSaving:
     def _changed_labels(
         self, new: Mapping[str, State], drafts: Mapping[str, Draft]
     ) -> dict[EntityKey, str]:
-        """Return the labels of rows that are not those of their drafts."""
+        """Return the labels of rows that differ from the labels of their drafts."""
         labels: dict[EntityKey, str] = {}
         for ref, draft in drafts.items():
             label = self._entities.of_class(new[ref].class_).label
@@ -486,7 +486,7 @@ class SessionRows:
         self._entities = entities
 
     def committed(self, pairs: Iterable[EntityKey]) -> bool:
-        """See `Rows.committed`: no transaction outside of the session may roll the rows back."""
+        """Return whether no transaction outside of the session can roll the rows back."""
         session = self._session()
         mappers = [self._mapper(entity) for entity in by_entity(pairs)]
         binds = [session.get_bind(m) for m in mappers if session is not None and m is not None]
@@ -497,7 +497,7 @@ class SessionRows:
         return None if column is None else sqla.mapper_of_table(column.table)
 
     def existing(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
-        """Return those of these keys that rows have: one query for each entity."""
+        """See `RowFinder.existing`: one query for each entity."""
         session = self._session()
         rows: list[EntityKey] = []
         for entity, keys in by_entity(pairs).items():
@@ -544,7 +544,7 @@ def _drafts_in(column: KeyColumn, value: Any) -> list[str]:
 def _insert_order(
     attributes: Iterable[AttributeValue], new: Mapping[str, State]
 ) -> list[tuple[State, State]]:
-    """Return pairs of new instances, the first of which is inserted before the second.
+    """Return pairs of new instances: the first must be inserted before the second.
 
     The unit of work sorts by relationships, and does not see foreign keys that are set by value.
 

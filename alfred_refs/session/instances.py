@@ -3,8 +3,8 @@
 An instance keeps its keys: `recipe.__dict__["id"]`, the identity map and the unit of work have a
 UUID. Its key attributes translate (`attributes`), and call the `Boundary` of their session:
 
-    recipe.id                       show     key ─▶ ref; new keys are minted together with those of
-                                             all instances loaded so far, in the order of loading
+    recipe.id                       show     key ─▶ ref; new keys are minted, for all instances
+                                             loaded so far at once, in the order of loading
     line.recipe_id = "recipe_1"     accept   ref ─▶ key, or the ref waits for the next flush
     session.add(Line(...))          enter    refs in a new instance wait for the next flush
 
@@ -141,7 +141,7 @@ class PendingRefs:
         return tuple(key_value(column, part, own.type) for column, part, own in parts)
 
     def _key_of_subclass(self, class_: type[Any], ident: Any) -> Any:
-        """Return the key for the ref of a concrete subclass's row, or an identity that is none.
+        """Return the key for the ref of a concrete subclass's row; another identity is unchanged.
 
         The base of such classes selects from all of their tables, and has no refs of its own.
         """
@@ -172,7 +172,7 @@ class PendingRefs:
     def unresolved(
         self, state: State, names: Container[str] | None = None
     ) -> list[AttributeValue]:
-        """Return the attributes of an instance, or those of these names, that have refs."""
+        """Return the attributes of an instance that have refs, all or only these names."""
         return [
             AttributeValue(state, name, column, value)
             for name, column in self._entities.of_class(state.class_).all.items()
@@ -181,7 +181,7 @@ class PendingRefs:
         ]
 
     def resolve_now(self, states: Iterable[State], names: Container[str] | None = None) -> None:
-        """Put keys in place of refs in the attributes of instances, or in those of these names."""
+        """Put keys in place of refs in the attributes of instances, all or only these names."""
         self._set(self._with_keys(v for state in states for v in self.unresolved(state, names)))
 
     @contextmanager
@@ -202,7 +202,7 @@ class PendingRefs:
         self._states[state] = None
 
     def add_all(self, state: State, names: Container[str] | None = None) -> None:
-        """Let the refs in all attributes, or in those of these names, wait for the next flush."""
+        """Let the refs in attributes, all or only these names, wait for the next flush."""
         unresolved = {value.name for value in self.unresolved(state, names)}
         if unresolved:
             state.__dict__[_UNRESOLVED] = unresolved
@@ -647,8 +647,9 @@ class Boundary:
     def convert_written(self, states: Iterable[State]) -> None:
         """Convert keys that a flush has written to the Python types of their columns.
 
-        A default may return text for a UUID, which the driver takes. The identity that SQLAlchemy
-        makes next, after the event `after_flush`, is then that of the row when it is loaded.
+        A default may return text for a UUID, which the driver takes. After the event `after_flush`
+        SQLAlchemy makes the identity of the instance, which must be equal to the identity of the
+        row when it is loaded.
         """
         checked: dict[type[Any], list[tuple[str, KeyColumn]]] = {}
         for state in states:
@@ -744,10 +745,10 @@ class Boundary:
     # Attributes that are read
 
     def show(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
-        """Return the ref for the value of an attribute, if `renderers` has none for it.
+        """Return the ref for an attribute's value that `renderers` cannot look up.
 
-        A new key is minted together with those of all instances loaded so far, in one round trip,
-        so that rows are numbered in the order of loading.
+        A new key is minted together with the keys of all instances loaded so far, in one round
+        trip, so that rows are numbered in the order of loading.
 
         Raises:
             KeyColumnError: the attribute cannot be translated.
@@ -822,7 +823,7 @@ class Boundary:
     # Keys that are minted together
 
     def _mint(self, pairs: Collection[EntityKey]) -> bool:
-        """Mint refs for keys and for those of all instances loaded so far.
+        """Mint refs for keys, and for the keys of all instances loaded so far.
 
         Returns:
             whether one of the keys had no cached ref.

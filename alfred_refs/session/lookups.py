@@ -164,7 +164,7 @@ class MissingRows:
     ) -> tuple[list[str], list[str]]:
         """Return the refs of rows that do not exist, and of rows that may be hidden.
 
-        One statement; the arguments are those of `check`.
+        One statement; the arguments are as for `check`.
         """
         result = self._look_up(identity, keys.values())
         missing = [ref for ref, key in keys.items() if key not in result.existing]

@@ -63,7 +63,7 @@ _REDACTED = "_alfred_refs_worded"
 _SENTENCES = {"message", "detail", "hint", "context", "internal_query", "query", "pgerror"}
 _SENTENCE_FIELDS = {ord(field) for field in "MDHWq"}  # the same, in PostgreSQL's wire protocol
 
-# what the code of a driver raises while it makes Python values
+# errors in a driver's code that makes Python values
 _UNREADABLE = (ValueError, OverflowError)
 
 RedactText = Callable[[str], str]
@@ -240,7 +240,7 @@ def _all_exceptions(errors: Iterable[BaseException | None]) -> list[BaseExceptio
 
 @dataclass(frozen=True, slots=True)
 class ErrorFields:
-    """The fields of a database error; `None` if it has none."""
+    """The fields of a database error; `None` for those that it does not have."""
 
     sqlstate: str | None = None
     schema: str | None = None
@@ -282,9 +282,9 @@ def _redact_exception(error: BaseException, redact: RedactText, redactor: Redact
 
 
 def _redact_server_fields(error: BaseException, redact: RedactText) -> Any:
-    """Return the server's fields of a psycopg 3 error as a dictionary.
+    """Return the server's fields of a psycopg 3 error as a dictionary, which `diag` can read.
 
-    That is what the error has after it was pickled, so `diag` reads it.
+    An unpickled error has the same.
     """
     fields = cast(Any, error).__reduce__()[2]["_info"]
     if fields is None:

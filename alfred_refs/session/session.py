@@ -104,8 +104,8 @@ class RefSession(sqla.HookedSession):
             owner.
         ownership: makes `owner` required, and lets it be the owner's key; usually an argument of
             `sessionmaker`.
-        by: `"model"` or `"user"`: the session works on their behalf, and what it does with rows is
-            kept in the conversation for prompts.
+        by: `"model"` or `"user"`, on whose behalf the session works: its actions on rows are kept
+            in the conversation for prompts.
         session_arguments: as for `Session`.
 
     Raises:
@@ -469,9 +469,8 @@ def confine(execution: ORMExecuteState) -> Result[Any] | None:
 def _before_attach(session: RefSession, state: State) -> None:
     if session._confinement is not None and state.key is not None:
         session._confinement.may_have_foreign = True
-        session._confinement.mark_stale(
-            [state]
-        )  # loaded elsewhere: its row may be of another owner
+        # loaded elsewhere: its row may be of another owner
+        session._confinement.mark_stale([state])
     if session._translation is not None:
         boundary = session._translation.boundary
         resolved = boundary.enter_new(state, flushing=sqla.is_flushing(session))

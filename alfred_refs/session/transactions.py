@@ -13,8 +13,8 @@ back was never saved, one whose deletion was committed was deleted. Errors then 
 Traceback (most recent call last):
 alfred_refs.errors.GoneRefError: 'line_3' was never saved and cannot be used...
 
-If the session has `by="model"` or `by="user"`, `ActivityLog` also keeps what was done with each
-row, for prompts. `WrittenRows` finds out which rows a flush or a statement has written:
+If the session has `by="model"` or `by="user"`, `ActivityLog` also keeps the action on each row,
+for prompts. `WrittenRows` finds out which rows a flush or a statement has written:
 
 >>> with sessions(conversation=chat, by="user") as screen:
 ...     screen.get(Recipe, "recipe_1").servings = 3
@@ -253,8 +253,8 @@ class Transactions:
         """Note that the transaction, or a savepoint in it, has begun on another connection.
 
         Args:
-            is_own: whether the session has taken the connection from an engine. A connection that
-                it was given may be committed by its owner, after the session has closed.
+            is_own: whether the session has taken the connection from an engine. If not, the
+                application may commit it after the session has closed.
             nested: whether it is a savepoint.
             autocommits: whether each statement is committed at once.
         """
@@ -265,8 +265,8 @@ class Transactions:
         """Note that COMMIT is about to be sent.
 
         Args:
-            aborted: whether the transaction has failed. PostgreSQL answers COMMIT with a rollback
-                then, and raises no error.
+            aborted: whether the transaction has failed. COMMIT rolls it back then, without an
+                error.
         """
         self._commits, self._aborted = True, aborted
 
@@ -282,8 +282,8 @@ class Transactions:
     def end(self, *, nested: bool, disconnected: bool) -> None:
         """End the innermost record; report to the conversation if it was the last.
 
-        What was not committed was rolled back, unless that is unknown, as when the connection was
-        lost during the commit. Then the next use of a ref checks whether its row exists.
+        Rows that were not committed were rolled back, unless that is unknown: the connection may
+        have been lost during the commit. Then the next use of a ref checks whether its row exists.
 
         Args:
             nested: whether it is a savepoint.
@@ -378,7 +378,7 @@ class ActivityLog:
             self.store(())
 
     def store(self, activity: Iterable[Activity]) -> None:
-        """Store activity: one round trip, or none if there is no activity.
+        """Store activity: one round trip, or none for no activity.
 
         The work itself is done. If the activity cannot be stored, that is logged and not raised.
         """

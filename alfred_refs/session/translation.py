@@ -109,8 +109,7 @@ class Translation:
 
     Attributes:
         check_missing: checks that the rows exist whose refs are in the statement that is being
-        executed;
-            `HookedSession` clears it for each statement.
+            executed; `HookedSession` clears it for each statement.
         boundary, conversation, draft_objects, draft_saving, plans, redaction, transactions: see
             the module.
     """
@@ -157,8 +156,7 @@ class Translation:
             if execution.is_insert or execution.is_update or execution.is_delete:
                 self.transactions.note_writing()
         self.boundary.make_room()
-        for connection in self.redaction.connections:  # as `check_schemas` does, without its call
-            self._check_schemas(connection.get_execution_options())
+        self.check_schemas()
         if "schema_translate_map" in execution.execution_options:
             self.conversation.check_schemas(sqla.schemas_in(execution.execution_options))
 
@@ -166,7 +164,7 @@ class Translation:
         """Check the `schema_translate_map` of the connections that the session works on.
 
         Raises:
-            SetupError: one is not that of the session.
+            SetupError: one has another than the session.
         """
         for connection in self.redaction.connections:
             self._check_schemas(connection.get_execution_options())
@@ -180,9 +178,7 @@ class Translation:
             SetupError: it was sent with another `schema_translate_map` than the session's.
             GoneRefError: it matched no row, and a row that it names by a ref does not exist.
         """
-        options = result.context.execution_options
-        if "schema_translate_map" in options or self.conversation.schemas:
-            self.conversation.check_schemas(sqla.schemas_in(options))
+        self._check_schemas(result.context.execution_options)
         if self.check_missing is not None and result.rowcount == 0:
             self.check_missing()
 
@@ -232,7 +228,7 @@ class Translation:
             options: as passed to `Session.get`.
 
         Raises:
-            GoneRefError: it does not; the identity was given by a ref.
+            GoneRefError: it does not, and the identity is a ref.
         """
         refs, values = _parts_of(ident), _parts_of(identity)
         if ident is identity or len(refs) != 1 or not isinstance(refs[0], str):
@@ -240,10 +236,8 @@ class Translation:
         entities = self.conversation.entities
         mapper = root_of(inspect(entity).mapper)
         keys = entities.of_class(mapper.class_)
-        if (
-            keys.own_entity is None and len(values) == 1
-        ):  # a foreign key: the ref is of another entity
-            return
+        if keys.own_entity is None and len(values) == 1:
+            return  # a foreign key: the ref is of another entity
         primary = Identity(cast("Sequence[Column[Any]]", mapper.primary_key), keys.identity)
         rows = MissingRows(session, self.conversation, options.get("bind_arguments"))
         rows.check(entities.name_of(mapper.class_), primary, {refs[0]: primary.key_of(values)})
@@ -570,7 +564,7 @@ def _resolve_expression(column: Any, value: Any, translation: Translation) -> An
 
 
 def statement_with_keys(given: _E, translation: Translation) -> _E:
-    """Return a statement with keys in place of its refs; the same if it has none.
+    """Return a statement with keys in place of its refs, or the same object without refs.
 
     Raises:
         BadRefError: a ref cannot be used.

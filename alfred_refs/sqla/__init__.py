@@ -4,7 +4,7 @@
     copy = sqla.with_values(statement, {parameters[0].key: value})      # the same cache key
     sqla.rewrite_rows(session.execute(copy), rewrite)       # each chunk, before the program has it
 
-| module | what is in it |
+| module | contents |
 | --- | --- |
 | `statements` | clauses, bind parameters and cache keys; copies with other values |
 | `results` | rows, and the information about a write, passed through a function |

@@ -30,10 +30,12 @@ Example:
     Traceback (most recent call last):
     ValueError: suffix_with()
 
-What has no tables in SQLAlchemy's terms is refused, not parsed: `text()`, DDL, hints, suffixes,
-unknown kinds of FROM element, and text in operators, names or types that could hold more than
-that. Which rows an INSERT may write is checked by the rules from its parameters, not in SQL.
-The database's own rules (views, functions with their own rights, triggers) are not looked at.
+Limits:
+
+- SQL that is text to SQLAlchemy is refused, not parsed: `text()`, DDL, hints, suffixes, unknown
+  kinds of FROM element, and text in operators, names or types that may have more than these in it.
+- The rows of an INSERT are checked by the rules, from its parameters, not in SQL.
+- The database's own rules (views, functions with their own rights, triggers) are not considered.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ from alfred_refs.sqla.statements import update_on_conflict, write_target
 
 
 class Rules(Protocol):
-    """What a confined statement may read and write, by table; its methods raise to refuse one."""
+    """The rows that confined statements may read and write, by table; methods may raise."""
 
     def readable(self, table: FromClause) -> ColumnElement[bool] | None:
         """Return the criterion for the rows that may be read; `None`: all.
@@ -99,7 +101,7 @@ class Rules(Protocol):
         *,
         is_new: bool,
     ) -> None:
-        """Refuse rows of an insert or update, by their parameters and those of the owner."""
+        """Refuse rows of an insert or update, given their parameters and the criteria's."""
         ...
 
     def check_function(self, name: str) -> None:
@@ -534,9 +536,9 @@ class _ConfiningCompiler:
 class _KeptParentheses(Grouping[bool]):
     """Parentheses that `and_()` does not remove.
 
-     A plain `Grouping` has the operator of its element. `and_()` flattens an element with its own
-     operator, and a text with OR in it would then apply to the criteria next to it Pinned by
-    `test_a_text_with_or_undoes_no_criterion`.
+    A plain `Grouping` has the operator of its element. `and_()` flattens an element that has the
+    operator of the `and_()`, and an OR in a text would then apply to the criteria next to it.
+    Pinned by `test_a_text_with_or_undoes_no_criterion`.
     """
 
     inherit_cache = True
@@ -623,7 +625,7 @@ class _ConfinedContext:
     def _is_of_flush(self) -> bool:
         """Whether the unit of work executes the statement: then the instances were checked.
 
-        It uses the compiled cache of the base mapper, not that of the engine.
+        The unit of work uses the compiled cache of the base mapper, a session that of the engine.
         """
         mapper = mapper_of_table(deannotated_table(self.compiled.compile_state.statement.table))
         cache = self.execution_options.get("compiled_cache")
@@ -650,8 +652,8 @@ class _ConfinedContext:
 def confined_dialect(dialect: Dialect, rules: Rules) -> Dialect:
     """Return a twin of a dialect that confines the statements that it compiles and executes.
 
-    Both share one `__dict__`: what either learns of the server, and its event listeners, the other
-    has too.
+    Both share one `__dict__`, and so their event listeners and all that either learns of the
+    server.
     """
     class_: Any = type(dialect)
     compiler, context = class_.statement_compiler, class_.execution_ctx_cls

@@ -11,7 +11,7 @@ their own but `connection_cache`, which lives on the pool's record of a connecti
 | close them when the application disposes of its engine | `on_disposal` |
 | replace connections that the server has cut | `invalidate_pool` |
 | see an error before the application's own listeners | `prepend_error_listener` |
-| read a driver's error, whichever driver it is | `driver_error_fields` |
+| read the error of any driver | `driver_error_fields` |
 | send statements in one message with asyncpg | `simple_query`, `caches_statements` |
 | compare schema translation maps | `schemas_in`, `schemas_of`, `schemas_of_session` |
 | wait for an asynchronous driver | `can_wait`, `wait_for` |
@@ -165,7 +165,7 @@ def pings(engine: Engine) -> bool:
 
 
 def caches_statements(connection: Connection) -> bool:
-    """Return whether the driver keeps prepared statements; asyncpg may be told not to.
+    """Return whether the driver keeps prepared statements; asyncpg can be configured not to.
 
     Without a cache a connection is behind a pooler: SQLAlchemy documents it for that.
     """
@@ -230,7 +230,7 @@ def prepend_error_listener(
     An exception that it returns is raised instead. Listening twice is listening once.
     """
     # `event.listen(..., insert=True)` does not insert at the front for this event, and
-    # `event.contains` compares the `id()` of engines, which may be that of one long deleted.
+    # `event.contains` compares the `id()` of engines, and a new engine may have a deleted one's.
     # Private: `_event_key`, `base_listen`. Pinned by `test_a_listener_for_errors_can_come_first`.
     dialect = cast(Any, connection.dialect)
     if listener not in dialect.dispatch.handle_error:
@@ -239,13 +239,13 @@ def prepend_error_listener(
 
 
 def driver_error_fields(error: DBAPIError) -> dict[str, Any]:
-    """Return the fields of a driver's exception: what is wrong, and with which constraint.
+    """Return the fields of a driver's exception, such as its SQLSTATE and the constraint.
 
     psycopg and psycopg2 have them in `diag`, asyncpg in the exception that caused its own.
 
     Returns:
-        `sqlstate`, which may be `None`, and those of `message`, `table_name`, `column_name`,
-        `constraint_name` and `source_function`, of the server's source, that the server has sent.
+        `sqlstate`, which may be `None`; `message`, `table_name`, `column_name`, `constraint_name`
+        and `source_function`, of the server's source, if the server has sent them.
     """
     fields: dict[str, Any] = {"sqlstate": None}
     each: BaseException | None = error.orig
@@ -285,7 +285,7 @@ def schemas_of(bind: Any) -> Schemas:
 
 
 def schemas_of_session(session: Session) -> Schemas:
-    """Return the schema translation of a session, or that of its binds if all have the same."""
+    """Return the schema translation of a session, or the one that all of its binds have."""
     own = schemas_in(getattr(session, "execution_options", {}))  # new in SQLAlchemy 2.1
     if own:
         return own

@@ -1,4 +1,4 @@
-"""Mappers, instance states and the unit of work, where their public interface ends.
+"""Mappers, instance states and the unit of work: functions that SQLAlchemy has no public name for.
 
 | about | functions |
 | --- | --- |
@@ -116,7 +116,7 @@ def is_association(mapper: Mapper[Any]) -> bool:
 
 
 def mapper_of_table(table: Table) -> Mapper[Any] | None:
-    """Return the mapper of the class that is declared on a table, or `None` if there is none.
+    """Return the mapper of the class that is declared on a table, or `None`.
 
     With single-table inheritance that is the mapper of the topmost class.
     """
@@ -146,8 +146,8 @@ def class_cache(class_: type[Any], user: object) -> dict[str, Any]:
     Its values may refer to the class, which a `WeakKeyDictionary` of classes would then keep
     alive. So the dictionary is kept with the class, weakly by user.
     """
-    # Private: an attribute of the class manager, which SQLAlchemy makes anew for a class that is
-    # mapped again. Pinned by `test_what_is_kept_with_a_class_goes_with_it_or_with_who_keeps_it`.
+    # Private: an attribute of the class manager; a class that is mapped again gets a new one.
+    # Pinned by `test_what_is_kept_with_a_class_goes_with_it_or_with_who_keeps_it`.
     manager: Any = manager_of_class(class_)
     try:
         caches = manager.alfred_refs
@@ -260,7 +260,7 @@ def committed_values(state: InstanceState[Any]) -> dict[str, Any]:
 
 
 def reverse_of(relationship: RelationshipProperty[Any]) -> list[str]:
-    """Return the names of the relationships on the other class that change along with one."""
+    """Return the names of the relationships on the other class that change with this one."""
     # Private: `_reverse_property`; public attributes have either `backref` or `back_populates`.
     # Pinned by `test_a_relationship_knows_what_changes_along`.
     return [each.key for each in relationship._reverse_property]
@@ -473,6 +473,6 @@ def save_in_order(flush: UOWTransaction, pairs: Iterable[tuple[State, State]]) -
 
 
 def states_in_cycle(error: CircularDependencyError) -> list[State]:
-    """Return the states of which a flush could save none first."""
+    """Return the states that depend on each other in a circle, which no flush can save."""
     states = (getattr(action, "state", None) for action in error.cycles)
     return [state for state in states if state is not None]

@@ -3,7 +3,7 @@
 A `Result` has no public hook for its rows. `rewrite_rows` wraps the chunks that an ORM result is
 made of, so that its identity, metadata, uniqueness rules and `yield_per` stay; a Core result is
 continued by an ORM-like one with the same keys, as `Result.freeze()` does. `rewrite_write_info`
-does the same for what the result of an INSERT or UPDATE has apart from rows.
+does the same for `inserted_primary_key` and all else that the result of an INSERT or UPDATE has.
 
 The rewriting function gets an iterator of chunks, and each chunk is a list of rows as plain
 tuples. It must yield as many chunks, of as many rows, in the same order.
@@ -46,7 +46,7 @@ def is_chunked(result: Result[Any]) -> bool:
 
 
 def cursor_result_of(result: Result[Any]) -> CursorResult[Any] | None:
-    """Return the cursor result that a result gets its rows from, or `None` if it has none."""
+    """Return the cursor result that a result gets its rows from, or `None`."""
     raw = getattr(result, "raw", None) if isinstance(result, ChunkedIteratorResult) else result
     return raw if isinstance(raw, CursorResult) else None
 
@@ -135,11 +135,11 @@ def row_like(row: Row[Any], values: Sequence[Any]) -> Row[Any]:
 def column_origins(result: CursorResult[Any]) -> list[tuple[int, int]]:
     """Return the OID of the table and the number of the column that each result column reads.
 
-    PostgreSQL sends them in the description of the rows. Zeros stand for a computed value, and for
-    all values where the driver does not keep them (asyncpg).
+    PostgreSQL sends them in the description of the rows. They are zero for a computed value, and
+    for all values if the driver does not keep them (asyncpg).
     """
     cursor = getattr(result.context, "cursor", None)
-    # Private: SQLAlchemy's cursors for asynchronous drivers wrap that of the driver in `_cursor`;
+    # Private: SQLAlchemy's cursors for asynchronous drivers wrap the driver's own in `_cursor`;
     # psycopg has the description in its libpq result, psycopg2 in `cursor.description`.
     # Pinned by `test_the_place_of_each_value_is_told_by_the_driver`.
     cursor = getattr(cursor, "_cursor", cursor)

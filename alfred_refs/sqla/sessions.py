@@ -25,8 +25,8 @@ Example:
     internal
     2
 
-A `HookedSession` does not see connections that the program uses by itself, nor what it sends on
-them. How steps are pinned: the name of a test of `tests/sqla` is with each.
+A `HookedSession` does not see connections that the program opens elsewhere, or the statements on
+them. A comment with each private name has the name of the test in `tests/sqla` that pins it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from alfred_refs.sqla.results import Rows
 
 
 class SessionTranslation(Protocol):
-    """What a `HookedSession` calls to translate between refs and keys.
+    """The hooks of a `HookedSession` that translate between refs and keys.
 
     Attributes:
         check_missing: checks whether the rows exist that the executing statement names by refs;
@@ -66,7 +66,7 @@ class SessionTranslation(Protocol):
     def not_found(
         self, session: Session, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]
     ) -> None:
-        """Handle an identity without a row: `given` is what the program passed to `get()`."""
+        """Handle an identity without a row; `given` is the argument of `get()`."""
         ...
 
     def after_execute(self, result: CursorResult[Any]) -> None:
@@ -78,11 +78,11 @@ class SessionTranslation(Protocol):
         ...
 
     def hide(self, error: BaseException) -> None:
-        """Remove keys from an exception before the program gets it."""
+        """Put refs in place of keys in an exception before the program gets it."""
         ...
 
     def flush_ended(self) -> None:
-        """Handle the end of a flush, whatever it was."""
+        """Handle the end of a flush, failed or not."""
         ...
 
     def flush_failed(self, error: Exception) -> None:
@@ -91,7 +91,7 @@ class SessionTranslation(Protocol):
 
 
 class SessionConfinement(Protocol):
-    """What a `HookedSession` calls to confine its statements to the rows of an owner."""
+    """The hooks of a `HookedSession` that confine its statements to the rows of an owner."""
 
     def confine_statement(
         self, session: Session, statement: Any, options: Mapping[str, Any]
@@ -100,11 +100,11 @@ class SessionConfinement(Protocol):
         ...
 
     def confine_flush(self) -> AbstractContextManager[None]:
-        """Confine what is flushed inside the `with`, unless trusted code has lifted that."""
+        """Confine flushes inside the `with`, unless trusted code has lifted that."""
         ...
 
     def is_visible(self, session: Session, found: Any) -> bool:
-        """Return whether the owner may see what the identity map has for an identity."""
+        """Return whether the owner may see an instance, or other value, of the identity map."""
         ...
 
     def lift(self, *, loads: bool = True) -> AbstractContextManager[None]:
@@ -150,7 +150,7 @@ class HookedSession(Session):
                 return super()._execute_internal(statement, *args, **options)
             # a listener may execute another statement inside this one
             outer, translation.check_missing = translation.check_missing, None
-            # The result is needed here, also where the program asked for its first value only.
+            # The result is needed here, even if the program wants its first value only.
             # A `Sequence` has no result, just the value.
             is_scalar = not isinstance(statement, DefaultGenerator) and bool(
                 options.pop("_scalar_result", False)
@@ -284,7 +284,7 @@ class LoadWatcher(Protocol):
     """What `watch_loading` passes the instances to that a session loads.
 
     Attributes:
-        classes: classes whose instances need no call of `enter`.
+        classes: classes whose instances do not need a call of `enter`.
         loaded: the instances loaded so far; always the same list.
     """
 
@@ -311,7 +311,7 @@ def watch_loading(session: Session, watcher: LoadWatcher) -> None:
 
     def add(state: Any, key: Any) -> None:
         if state.class_ in classes:
-            # `enter` without the call, once for each row; the name is that of `BOUNDARY`
+            # the body of `enter` without its call, for each row; the name is `BOUNDARY`
             state.alfred_refs = watcher
             loaded.append(state.obj)
         else:
@@ -374,7 +374,7 @@ def is_internal_load(execution: ORMExecuteState) -> bool:
     `synchronize_session="fetch"`.
     """
     # Private: the options behind `is_column_load` and `is_relationship_load`, which look each up
-    # anew. Pinned by `test_the_statements_of_the_orm_itself_are_told_from_the_programs`.
+    # again. Pinned by `test_the_statements_of_the_orm_itself_are_told_from_the_programs`.
     options = execution._orm_compile_options()
     if options is not None:
         if options._for_refresh_state or not options._current_path.is_root:
@@ -431,8 +431,8 @@ def invoke_statement(execution: ORMExecuteState, *, watched: bool = True) -> Any
 def drop_loader_yield_per(execution: ORMExecuteState) -> None:
     """Remove `yield_per` from a statement of an eager loader, which loads a chunk as a whole.
 
-     The statement inherits it, and a loader refuses it when a listener invokes the statement:
-     https://github.com/sqlalchemy/sqlalchemy/issues/13301, fixed only for other executions.
+    The statement inherits it, and a loader refuses it when a listener invokes the statement:
+    https://github.com/sqlalchemy/sqlalchemy/issues/13301, fixed only for other executions.
     Pinned by `test_an_eager_loader_loads_the_whole_for_a_chunk_of_rows`.
     """
     options = execution.local_execution_options
@@ -510,7 +510,7 @@ def portable_texts(connection: Connection) -> Iterator[None]:
 
 
 def _text_settings(connection: Connection) -> dict[str, str]:
-    """Return the settings: psycopg and psycopg2 know them from libpq, asyncpg asks the server."""
+    """Return the settings: psycopg and psycopg2 have them from libpq, asyncpg needs a query."""
     # Pinned by `test_texts_are_the_same_in_all_sessions`.
     info = getattr(connection.connection.driver_connection, "info", None)
     if info is None:
@@ -520,7 +520,7 @@ def _text_settings(connection: Connection) -> dict[str, str]:
     else:
         found = {name: info.parameter_status(name) for name in _TEXT_SETTINGS}
     found["TimeZone"] = found["TimeZone"].removeprefix("Etc/")
-    if found["DateStyle"].startswith("ISO, "):  # the order of day and month is that of input
+    if found["DateStyle"].startswith("ISO, "):  # the order of day and month is for input
         found["DateStyle"] = _TEXT_SETTINGS["DateStyle"]
     return found
 
@@ -541,7 +541,7 @@ def is_intact(connection: Connection) -> bool:
 def is_aborted(connection: Connection) -> bool:
     """Return whether a failed statement has aborted the transaction of a connection.
 
-    PostgreSQL answers COMMIT with a rollback then, and reports no error. Sends nothing.
+    A COMMIT then rolls back, and PostgreSQL reports no error. Sends nothing.
     """
     return _transaction_status(connection) == _IN_ERROR
 

@@ -2,7 +2,7 @@
 
 Reading: `cache_key_of` returns what SQLAlchemy's compiled cache uses, and the bind parameters that
 it leaves out; `elements_of` traverses more than SQLAlchemy's own `iterate()`. Further functions
-return what a SELECT returns, what an INSERT, UPDATE or DELETE writes, and what options carry.
+read the columns of a SELECT, the values of an INSERT, UPDATE or DELETE, and options.
 
 Copying: a statement is immutable, so each function whose name begins with `with_` returns a copy.
 A copy by `with_values` keeps the keys of the bind parameters, so it has the cache key of the
@@ -103,7 +103,7 @@ class WeakCacheKey(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for
     A cache key refers to mappers, tables and types, and SQLAlchemy's compiled cache keeps those
     alive until it is cleared. This copy is equal to the cache key, and to no other, as long as
     they exist. Looking it up calls no Python code of ours: a proxy compares as its object, in C.
-    A proxy has no hash, so that of the cache key is kept.
+    A proxy has no hash, so the hash of the cache key is kept.
 
     Raises:
         ReferenceError: on comparison with another key of the same hash, if an object has been
@@ -146,7 +146,7 @@ def _weak(part: Hashable) -> Hashable:
 
 
 def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
-    """Yield every element of a statement once, those of subqueries and CTEs included.
+    """Yield every element of a statement once, including subqueries and CTEs.
 
     A CTE that two others refer to is walked once: with SQLAlchemy's `iterate()` each level of
     such CTEs doubles the elements. `iterate()` also skips lists of records; in 2.0 the ON CONFLICT
@@ -217,7 +217,7 @@ def has_lambdas(statement: Executable) -> bool:
     return any(isinstance(element, LambdaElement) for element in elements_of(statement))
 
 
-# What a SELECT or RETURNING returns
+# The columns of a SELECT or RETURNING
 
 
 def result_expressions(statement: Executable) -> Iterator[Sequence[Any]]:
@@ -243,7 +243,7 @@ def polymorphic_column(element: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return the column that a statement selects for a column of a mapped class.
 
     That is the column itself, but for the base class of concrete inheritance: its rows come from a
-    `polymorphic_union()`, and the ORM replaces the column by that of the union.
+    `polymorphic_union()`, and the ORM replaces the column by one of the union.
     """
     # Private: the annotation "parententity".
     # Pinned by `test_an_attribute_of_a_concrete_base_stands_for_a_column_of_the_union`.
@@ -259,7 +259,7 @@ def polymorphic_column(element: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def info_of(element: Any) -> Mapping[Any, Any]:
-    """Return the `info` of the mapped attribute that an expression stands for, or nothing."""
+    """Return the `info` of the mapped attribute that an expression was made of, or nothing."""
     # Private: the annotations "parentmapper" and "proxy_key".
     # Pinned by `test_an_expression_leads_to_the_info_of_its_attribute`.
     annotations = getattr(element, "_annotations", {})
@@ -269,7 +269,7 @@ def info_of(element: Any) -> Mapping[Any, Any]:
 
 
 def bundle_of(element: Any) -> Bundle[Any] | None:
-    """Return the bundle that an element of a SELECT stands for, or `None`."""
+    """Return the bundle that an element of a SELECT was made of, or `None`."""
     # Private: the annotation "bundle".
     # Pinned by `test_a_bundle_is_known_behind_the_element_that_stands_for_it`.
     if isinstance(element, Bundle):
@@ -309,7 +309,7 @@ def _records_of(values: Values | ScalarValues) -> list[Sequence[Any]]:
     return list(itertools.chain.from_iterable(values._data))
 
 
-# What an INSERT, UPDATE or DELETE writes
+# The values of an INSERT, UPDATE or DELETE
 
 
 def write_target(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
@@ -479,28 +479,28 @@ def distinct_on(statement: Select[Any], columns: Sequence[ColumnElement[Any]]) -
 
 
 def check_parameters(parameters: Any) -> None:
-    """Check that an execution was given a mapping or a list of mappings, before they are read.
+    """Check that the parameters of an execution are a mapping or a list of mappings.
 
     Raises:
-        ArgumentError: it was given something else.
+        ArgumentError: they are something else.
     """
     # Private: `_distill_params_20`, by which a connection checks them
     cast(Any, base)._distill_params_20(parameters)
 
 
 def literal_parameter(value: Any) -> BindParameter[Any]:
-    """Return a parameter for a value of which compiling the statement will make one."""
+    """Return the parameter that compiling a statement would make of a value."""
     return BindParameter(None, value, unique=True)
 
 
 def parameter_value(parameter: BindParameter[Any]) -> Any:
-    """Return the value of a parameter, or `None` where it comes with the execution.
+    """Return the value of a parameter, or `None` if it comes with the execution.
 
-    Also where the application's callable raises: execution calls it again, and shows its error.
+    It is `None` too if the application's callable raises: execution calls it again, and raises.
     """
     try:
         return parameter.effective_value
-    except Exception:  # noqa: BLE001  # whatever a callable of the application raises
+    except Exception:  # noqa: BLE001  # the application's callable may raise anything
         return None
 
 
@@ -519,8 +519,8 @@ def instance_attribute_of(parameter: BindParameter[Any]) -> tuple[InstanceState[
         UntranslatableError: a callable of SQLAlchemy's cannot be read. Its value is a key and must
             not be taken for a ref.
     """
-    # Private: the callable is a closure of `RelationshipProperty._get_attr_w_warn_on_none`. Of its
-    # variables, whatever their names, one is a state and one a ColumnProperty. Pinned by
+    # Private: the callable is a closure of `RelationshipProperty._get_attr_w_warn_on_none`. One of
+    # its variables, of any name, is a state and one a ColumnProperty. Pinned by
     # `test_each_way_to_compare_an_instance_tells_the_attribute`.
     function: Any = parameter.callable
     if function is None:
@@ -571,9 +571,9 @@ class LateKey(KeyReader):
 def _value_attributes(parameter: BindParameter[Any], value: Any) -> dict[str, Any]:
     """Return the attributes that give a parameter another value.
 
-    A parameter with a callable gets another callable. What was compiled for one with a callable
-    calls those of all parameters of its cache key, and what was compiled for one without reads
-    their `value`.
+    A parameter with a callable gets another callable, because the compiled form is shared by all
+    statements of its cache key. It calls the callables of their parameters if the first statement
+    had callables there, and otherwise reads their `value`.
     """
     if isinstance(value, LateKey):
         return {"value": None, "callable": value}
@@ -581,7 +581,7 @@ def _value_attributes(parameter: BindParameter[Any], value: Any) -> dict[str, An
 
 
 class _KeyParameter(BindParameter[Any]):
-    """A class of its own, so that the cache key differs from that of a parameter with a value.
+    """A class of its own, so that its cache key differs from a parameter's with a value.
 
     See `_value_attributes`. Pinned by
     `test_a_key_parameter_has_its_value_whatever_was_compiled_before`.
@@ -606,7 +606,7 @@ _COMPILED_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)
 
 
 def anonymous_stem(parameter: BindParameter[Any]) -> str | None:
-    """Return the stem of an anonymous parameter's name, or `None` for one with a given name.
+    """Return the stem of an anonymous parameter's name, or `None` if the program has named it.
 
     `Recipe.id == value` makes a parameter with the key `%(140736 id)s`, compiled to `id_1`; its
     stem is `id`.
@@ -710,7 +710,7 @@ def all_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]
 
 
 def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Executable:
-    """Return a copy like that of `with_values`, for a statement that is `all_in_where`.
+    """Return the same copy as `with_values`, for a statement that is `all_in_where`.
 
     Only the comparisons of the WHERE are copied, and the copy has its cache key already: the
     statement's, with the new parameters in their places. This runs for each execution.
@@ -738,8 +738,8 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
 def _copied(element: Any, /, **attributes: Any) -> Any:
     """Return a shallow copy of an element with other attributes.
 
-    `_generate()` and `_clone()` do the same, slower, and record what the copy was made of. Only
-    parameters are looked up by that record, and those also by their key, which stays.
+    `_generate()` and `_clone()` do the same, slower, and record the original of the copy. Only
+    parameters are looked up by that record, and also by their key, which the copy keeps.
     """
     copy = element.__class__.__new__(element.__class__)
     state = copy.__dict__ = element.__dict__.copy()

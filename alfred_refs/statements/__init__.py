@@ -8,7 +8,7 @@
 
 A plan is made once for all statements of one cache key, and each execution goes by it:
 
-| module | what is in it |
+| module | contents |
 | --- | --- |
 | `dataflow` | which columns each bind parameter is compared with or stored in |
 | `inputs` | refs in: the refs of an execution, and the statement with keys in their place |

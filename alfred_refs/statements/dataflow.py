@@ -28,7 +28,7 @@ Example:
 
 All is decided by the statement, never by values: it is computed once for each cache key. The
 results of a statement are the subject of `mapping.lineage`, which is stricter: it must know of
-every value whether it is a key. What a function does is taught there, for both. Pure.
+every value whether it is a key. It has the tables of SQL functions, for both. Pure.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class ParameterSource:
 
     Attributes:
         parameter: the parameter; its value may come with the execution.
-        depth: how many arrays deeper its value is than that of the expression.
+        depth: how many arrays deeper its value is than the expression's.
         casts: the SQL types that it is cast to on the way.
         coerced: the type of a `type_coerce()` around it, which it is sent as; `None` for its own.
     """
@@ -305,7 +305,7 @@ class Flows:
             case _ if sqla.is_opaque(element):
                 return merge_flows(map(self.of, sqla.opaque_parts(element))).derived()
             case None | Null() | ColumnElement(type=Boolean()):
-                return Flow()  # a condition, whose operands are read by themselves
+                return Flow()  # a condition; `read` relates its operands
             case ClauseElement():
                 return merge_flows(map(self.of, element.get_children())).derived()
             case _:
@@ -423,7 +423,7 @@ def is_array(element: Any) -> bool:
 def is_sent_alike(one: TypeEngine[Any], two: TypeEngine[Any]) -> bool:
     """Return whether the database compares a key as the same under either of two SQL types.
 
-    Strings may be truncated or padded under any type but that of their column.
+    Strings may be truncated or padded under any type but their column's.
     """
     if isinstance(one, Uuid) and isinstance(two, Uuid):
         return one.native_uuid == two.native_uuid
@@ -519,10 +519,10 @@ class ParameterTargets:
             self._add_mixture(parameter, column)
 
     def check(self, parameters: Sequence[BindParameter[Any]]) -> None:
-        """Check what can be decided without the values of an execution.
+        """Make the checks that do not need the values of an execution.
 
         Args:
-            parameters: those of the cache key, whose values can be replaced.
+            parameters: of the cache key, whose values can be replaced.
 
         Raises:
             UntranslatableError: a name is used for keys of one entity and for anything else, or a
@@ -582,8 +582,8 @@ class ParameterTargets:
 
     def _read_write(self, statement: UpdateBase) -> None:
         for column, value in assignments_of(statement):
-            # The records of the executed statement are replaced by name. Those of a write in a CTE
-            # are out of reach: as parameters that the cache key does not have, `check` finds them.
+            # The records of the executed statement are replaced by name. In a CTE they are out of
+            # reach: `check` finds them as parameters that are not in the cache key.
             is_in_cte = not isinstance(value, ClauseElement) and statement is not self._statement
             expression = sqla.literal_parameter(value) if is_in_cte else value
             if isinstance(expression, ClauseElement):

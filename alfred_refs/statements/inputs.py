@@ -101,7 +101,7 @@ class Inputs:
     single: Collection[str] = frozenset()
 
     def without(self, positions: Collection[int]) -> Inputs:
-        """Return the inputs of an execution whose parameters at some positions are no refs."""
+        """Return the inputs of an execution whose parameters at some positions are not refs."""
         if not positions:
             return self
         rest = {i: target for i, target in self.positions.items() if i not in positions}
@@ -303,8 +303,8 @@ def _check_anonymous_names(
     """Refuse a string that would replace an anonymous parameter, by a name such as `id_1`.
 
     Which of several parameters it would replace is decided when the statement is compiled. The
-    stems of names are not in the cache key, so those of the statement may differ from those of the
-    first statement, whose compiled form may be the one that is executed.
+    stems of names are not in the cache key, so the statement may have others than the first one of
+    the cache key, whose compiled form may be executed.
     """
     stems = [
         (stem, target)
@@ -329,7 +329,7 @@ class _Replacement:
     """Replaces the refs of one execution.
 
     Attributes:
-        inputs: those of the statement's cache key.
+        inputs: of the statement's cache key.
         swap: returns the key of a ref.
         values: the new values of parameters, by their `key`.
         types: the new types of parameters, by their `key`.
@@ -382,24 +382,28 @@ def _name(column: Any) -> str:
 
 # Refs in data
 
+_MAY_HOLD = (str, Mapping, list, tuple, set, frozenset)  # types of values that may have refs
+
 
 @dataclass(frozen=True, slots=True)
 class DataRefs:
-    """The refs that a program has copied into data, in one execution.
+    """The refs that a program has copied into columns of data, in one execution.
 
-    Refs for key columns are replaced before: what is left is given for other columns.
+    Refs for key columns are replaced before, so the others are for columns of data.
 
     Attributes:
-        parameters: the statement's own, with their values, that are not for key columns.
+        values: the values of the statement's parameters that are not for key columns, by name.
         records: lists of records of an INSERT, as `sqla.many_values_of` returns them.
-        named: the values that come with the execution.
-        refs: all that they hold.
+        conflict: the `set_` of an upsert.
+        parameters: the parameters of the execution.
+        refs: the refs in all of these.
         texts: the names of parameters and columns that have lists or mappings of texts.
     """
 
-    parameters: Mapping[str, Any]
+    values: Mapping[str, Any]
     records: tuple[Sequence[Any], ...]
-    named: Parameters
+    conflict: Mapping[Any, Any]
+    parameters: Parameters
     refs: Sequence[ShownRef]
     texts: frozenset[str]
 
@@ -407,30 +411,31 @@ class DataRefs:
     def of(
         cls,
         statement: Executable,
-        values: Sequence[BindParameter[Any]],
-        plan: Inputs,
-        named: Parameters,
+        own_parameters: Sequence[BindParameter[Any]],
+        inputs: Inputs,
+        parameters: Parameters,
     ) -> DataRefs:
         """Find the refs of one execution.
 
         Args:
             statement: with keys in place of the refs for key columns.
-            values: its parameters before that, as `sqla.cache_key_of` returns them.
-            plan: where refs for key columns are among them.
-            named: the parameters of the execution, with keys.
+            own_parameters: its parameters before that, as `sqla.cache_key_of` returns them.
+            inputs: where refs for key columns are among them.
+            parameters: the parameters of the execution, with keys.
         """
-        parameters = {
+        values = {
             each.key: each.value
-            for position, each in enumerate(values)
-            if position not in plan.positions and isinstance(each.value, _MAY_HOLD)
+            for position, each in enumerate(own_parameters)
+            if position not in inputs.positions and isinstance(each.value, _MAY_HOLD)
         }
-        records = sqla.many_values_of(statement) if isinstance(statement, Insert) else ()
-        conflict = (
-            dict(sqla.conflict_values_of(statement)) if isinstance(statement, Insert) else {}
-        )
-        refs = [*shown_refs_in([parameters, records, named, [*conflict.values()]])]
-        texts = _names_of_texts(statement, values) if refs else frozenset()
-        return cls(parameters, records, named, refs, texts)
+        records: tuple[Sequence[Any], ...] = ()
+        conflict: Mapping[Any, Any] = {}
+        if isinstance(statement, Insert):
+            records = sqla.many_values_of(statement)
+            conflict = dict(sqla.conflict_values_of(statement))
+        refs = [*shown_refs_in([values, records, [*conflict.values()], parameters])]
+        texts = _names_of_texts(statement, own_parameters) if refs else frozenset()
+        return cls(values, records, conflict, parameters, refs, texts)
 
     def with_keys(
         self, statement: Executable, keys: Mapping[str, Key]
@@ -438,7 +443,7 @@ class DataRefs:
         """Return the statement and the parameters of the execution with keys in place of refs."""
         changed = {
             name: with_shown_keys(value, keys, of_texts=name in self.texts)
-            for name, value in self.parameters.items()
+            for name, value in self.values.items()
             if any(shown_refs_in(value))
         }
         if changed:
@@ -448,18 +453,14 @@ class DataRefs:
                 [self._record(each, keys) for each in records] for records in self.records
             )
             statement = sqla.with_many_values(statement, copies)
-        conflict = (
-            dict(sqla.conflict_values_of(statement)) if isinstance(statement, Insert) else {}
-        )
-        if any(shown_refs_in([*conflict.values()])):
-            statement = sqla.with_conflict_values(
-                statement, self._record(conflict, keys), lambda it: it
-            )
-        if not self.named:
-            return statement, self.named
-        if isinstance(self.named, Mapping):
-            return statement, self._record(self.named, keys)
-        return statement, [self._record(each, keys) for each in self.named]
+        if any(shown_refs_in([*self.conflict.values()])):
+            values = self._record(self.conflict, keys)
+            statement = sqla.with_conflict_values(statement, values, lambda criterion: criterion)
+        if not self.parameters:
+            return statement, self.parameters
+        if isinstance(self.parameters, Mapping):
+            return statement, self._record(self.parameters, keys)
+        return statement, [self._record(each, keys) for each in self.parameters]
 
     def _record(self, record: Any, keys: Mapping[str, Key]) -> Any:
         """Return a record, by name or in order, with keys in place of the refs in its values."""
@@ -482,9 +483,6 @@ def _names_of_texts(statement: Executable, values: Sequence[BindParameter[Any]])
             if isinstance(value, BindParameter) and holds_texts(column.type)
         }
     return frozenset(names)
-
-
-_MAY_HOLD = (str, Mapping, list, tuple, set, frozenset)
 
 
 # One value
@@ -569,7 +567,7 @@ def _swap_key(value: Any, column: KeyColumn, swap: Swap) -> Any:
     text = column.ref_text(value)
     if text is not None and not isinstance(value, Mapping):
         return swap(text, column)
-    # what a driver might convert to a string that is a key
+    # a driver might convert these to a string that is a key
     if isinstance(value, bytes | bytearray | memoryview | Enum | Mapping):
         raise _wrong_form(column, f"a value of type {type(value).__name__} is given for a key")
     return value
@@ -587,7 +585,7 @@ def _swap_in_row(row: Any, targets: tuple[InputTarget | None, ...], swap: Swap) 
 
 
 def check_data(value: Any, column: Any) -> None:
-    """Check that no ref is given for a column of plain UUIDs or integers.
+    """Refuse a ref for a column of plain UUIDs or integers.
 
     Raises:
         UntranslatableError: one is.
@@ -598,7 +596,7 @@ def check_data(value: Any, column: Any) -> None:
 
 
 def _check_raw(value: Any, column: RawColumn) -> None:
-    """Check that no ref is given for a column of plain data.
+    """Refuse a ref for a column of plain data.
 
     Raises:
         UntranslatableError: one is.

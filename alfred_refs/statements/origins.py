@@ -3,8 +3,8 @@
 For `text()` and literal columns the statement does not show where a value comes from. PostgreSQL
 does: it describes each column of a result by the OID of the table and the number of the column
 that it is read from, through joins, aliases and CTEs. psycopg and psycopg2 keep that; asyncpg does
-not. `trace_origins` replaces unknown origins in the `Outputs` of a result by what the server has
-sent, and `check_filled_by_text` uses it for instances that `from_statement(text(...))` loads.
+not. `trace_origins` puts the origins that the server has sent into the `Outputs` of a result, and
+`check_filled_by_text` uses them for instances that `from_statement(text(...))` loads.
 
 The name of a table is read from the catalogue once for each OID and connection of the driver, on
 that connection (`sqla.connection_cache`): an OID means nothing in another database, and another

@@ -108,7 +108,7 @@ class Plans:
         """Return a statement without lambdas, its plan, and its parameters as the plan has them.
 
         Raises:
-            UntranslatableError: the statement cannot be translated, whatever its values.
+            UntranslatableError: the statement cannot be translated, for any values.
         """
         cache_key, parameters = sqla.cache_key_of(statement)
         try:
@@ -161,7 +161,7 @@ def check_filled(statement: Executable, lineage: Lineage, entities: Entities) ->
 
     Args:
         statement: any.
-        lineage: that of its expressions.
+        lineage: of its expressions.
         entities: the application's entities, for the keys of attributes and columns.
 
     Raises:

@@ -79,11 +79,11 @@ class RefSource(Protocol):
     """The part of a conversation that returns the refs of keys."""
 
     def make_room(self) -> bool:
-        """Drop cached refs if there are too many; those of earlier chunks are not needed again."""
+        """Drop cached refs if there are too many: earlier chunks do not need theirs again."""
         ...
 
     def mint(self, pairs: Collection[EntityKey]) -> None:
-        """Mint refs for those of the keys that have none."""
+        """Mint refs for the keys that have none."""
         ...
 
     def refs_of(self, entity: str) -> Mapping[Any, str]:
@@ -214,7 +214,7 @@ def _check_types(expressions: Iterable[Any], shape: KeyShape) -> None:
     for n, expression in enumerate(expressions):
         if isinstance(expression, BindParameter | Null):  # sent as the type of the column
             continue
-        if n and is_null(expression):  # the type of a union is that of its first SELECT
+        if n and is_null(expression):  # the first SELECT decides the type of a union
             continue
         type_ = getattr(expression.type, "item_type", expression.type)
         if key_type_of(type_) != shape.key_type or is_text_uuid(type_) != shape.as_text:
@@ -273,7 +273,7 @@ def with_refs(
         rows: a chunk of rows.
         outputs: where keys are in them.
         conversation: mints and returns the refs.
-        more: returns other keys to mint in the same round trip, before those of the rows.
+        more: returns other keys to mint in the same round trip, before the keys of the rows.
 
     Raises:
         UntranslatableError: a value of unknown origin may be a key.
@@ -509,7 +509,7 @@ def _for_each_key(
 
 
 def _in_list(rewrite: Renderer, nested: bool, value: Any) -> Any:
-    """Rewrite the items of a list; of an array (`nested`), those of its dimensions too."""
+    """Rewrite the items of a list, or of an array of any dimensions (`nested`)."""
     document = _parsed(value, list, tuple)
     if document is None:
         return value

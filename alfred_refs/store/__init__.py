@@ -10,7 +10,7 @@ chat = Address("chat-7", owner="ann")
 store.resolve(chat, [entry.ref])[entry.ref].key  # 4711
 ```
 
-| module | what |
+| module | contents |
 | --- | --- |
 | `values` | the values that stores take and return |
 | `protocol` | `Store` |

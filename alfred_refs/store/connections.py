@@ -365,7 +365,7 @@ _COMMIT = "COMMIT"
 def transaction(connection: Connection, begin: Sequence[str] = _WRITE) -> Iterator[None]:
     """Begin and commit by statements: not every driver can set READ WRITE in another way.
 
-    Once BEGIN is answered the transaction has no time limit: it has a server connection.
+    After BEGIN the transaction has a connection to the server, and no time limit any more.
     """
     with _invalidated_on_failure(connection):
         _send(connection, begin)
@@ -549,7 +549,7 @@ class TimeLimit:
             self.cut()
 
     def stop(self) -> None:
-        """Let the work take as long as it needs from now on: the server has answered."""
+        """End the limit: once the server has answered, the work may take as long as it needs."""
         self._connections.clear()
 
     def cut(self) -> None:

@@ -119,18 +119,18 @@ class ConversationState:
         return address.uses(ref.entity, self.tables.get(ref.entity))
 
     def entries_of(self, address: Address, keys: Iterable[EntityKey]) -> dict[EntityKey, Entry]:
-        """Return the entries of keys, without those of another table's rows."""
+        """Return the entries of keys, without rows of another table."""
         refs = {key: self.by_key[key] for key in keys if key in self.by_key}
         return {
             key: self.by_ref[ref] for key, ref in refs.items() if self.uses_table_of(address, ref)
         }
 
     def refs_known(self, address: Address, refs: Sequence[Ref]) -> list[Ref]:
-        """Return those of the refs that are known, without those of another table's rows."""
+        """Return the refs that are known, without refs of another table's rows."""
         return [ref for ref in refs if ref in self.by_ref and self.uses_table_of(address, ref)]
 
     def erase(self, pair: EntityKey, table: str | None) -> bool:
-        """Delete what is kept of a row besides its refs; return whether the row is known."""
+        """Delete all data of a row except its refs; return whether the row is known."""
         drafts = [d for d in self.drafts.values() if (d.ref.entity, d.key) == pair]
         is_table = table in (None, self.tables.get(pair[0], table))
         if not is_table or not (pair in self.by_key or drafts):

@@ -25,8 +25,8 @@ The statements of fork, forget and prune are generated from `schema.metadata`, s
 is included. Operations on whole conversations are rare, and take a few round trips in one
 transaction.
 
-Limits: PostgreSQL only, by psycopg, psycopg2 or asyncpg. The application runs `prune`; nothing is
-deleted by itself.
+Limits: PostgreSQL only, by psycopg, psycopg2 or asyncpg. Nothing is deleted automatically: the
+application runs `prune`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _PAGE = 1000  # refs or conversations of one statement: some hundred kilobytes
 _FIRST = uuid.UUID(int=0)
 _STATES: Sequence[DraftState] = get_args(DraftState)
 
-# The tables with the contents of conversations: all but those of conversations and counters.
+# The tables with the contents of conversations.
 _CONTENTS = [
     table
     for table in schema.metadata.tables.values()
@@ -270,8 +270,8 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
             raise
 
     # Forget. The conversation's row is deleted first: a caller who mints meanwhile waits for it,
-    # then begins the conversation anew, with the counters that are left behind. Transactions that
-    # have added calls to it are waited for, so that nothing is left of those.
+    # then begins the conversation again, with the counters that are left behind. Transactions that
+    # have added calls to it are waited for, so that none of these calls is left.
 
     _FORGET_CONVERSATION = typed_text("""
         DELETE FROM alfred_refs_conversation
@@ -349,7 +349,7 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
             after = chosen[-1]
 
     # Erase a row. Rows are locked in the order of digests, and nobody who holds the lock of one
-    # conversation waits for that of another.
+    # conversation waits for another's.
 
     _CHOOSE_KNOWING = typed_text(
         f"""
@@ -479,7 +479,7 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
     """)
     _RESTORE_COUNTERS = typed_text(_COUNTERS_OF_EXPORT)
 
-    # Of the same id: numbers that were given since the export are not given again.
+    # Of the same id: numbers that were assigned since the export are not assigned again.
     _CONTINUE_COUNTERS = typed_text(f"""
         {_COUNTERS_OF_EXPORT}
         ON CONFLICT (conversation, entity) DO UPDATE SET
@@ -596,7 +596,7 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
     _COUNT_DRAFTS = typed_text("""
         SELECT state, count(*) AS drafts FROM alfred_refs_draft GROUP BY state ORDER BY state
     """)
-    # the size of a partitioned table is that of its partitions
+    # the size of a partitioned table is the size of its partitions
     _SIZES = typed_text("""
         SELECT CAST(sum(pg_table_size(part)) AS bigint), CAST(sum(pg_indexes_size(part)) AS bigint)
         FROM unnest(CAST(:p_relations AS regclass[])) AS whole

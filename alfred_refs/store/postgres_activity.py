@@ -21,7 +21,7 @@ under the lock of the conversation's row. Names that are older than `KEPT_TURNS`
 `activity` reads the last turns by one index and the retained refs by another, each from its end.
 Steps older than `KEPT_TURNS` are deleted by `begin_turn`.
 
-Limits: at most 2,000 entries are returned, and there is no history of actions, only the last one.
+Limits: at most 2,000 entries are returned. Only the last action on a row is kept, no history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of tools in PostgreSQL: those that wait for a decision, and what was changed by others.
+"""Calls of tools in PostgreSQL: waiting ones, and executed ones with the rows that they changed.
 
 `PostgresCalls` is the part of `PostgresStore` that is about calls. Each statement is a class
 attribute above the method that sends it.
@@ -103,7 +103,7 @@ _STATE = _READ["state"]
 # the columns with JSON values
 CONTENTS = ("arguments", "plan", "answer")
 
-# the values that `CallValues` may have, and what they are set to
+# the columns of `CallValues`, and the expressions that they are set to
 _SET = {name: f":p_{name}" for name in CallValues.__annotations__} | {
     "plan": "CAST(:p_plan AS json)",
     "answer": "CAST(:p_answer AS json)",
@@ -188,9 +188,9 @@ class PostgresCalls(PostgresRefs):
     def _execute_on(
         self, connection: Connection, statement: Executable, values: Mapping[str, Any]
     ) -> Sequence[Sequence[Any]]:
-        """Execute a statement on the application's connection, whatever its `search_path`.
+        """Execute a statement on the application's connection, which may have any `search_path`.
 
-        Errors are those of SQLAlchemy, as in all the rest of the application's transaction.
+        It raises SQLAlchemy's errors, as other statements of the application's transaction do.
         """
         if statement not in self._with_schema:
             schema = self._schema or self._place().schema
@@ -305,9 +305,9 @@ class PostgresCalls(PostgresRefs):
                 values["p_begun"] = begun[0][0]
             # or else another call got the number at the same time
 
-    # Changing. Of several at the same time, each of which expects the state that there is, the
-    # server lets one do it, and shows the others the new state. The conversation's row is locked
-    # before the call's, as forgetting does.
+    # Changing. If several expect the current state at the same time, the server lets one of them
+    # change it, and shows the others the new state. The conversation's row is locked before the
+    # call's, as forgetting does.
 
     _UPDATE_CALL = typed_text(f"""
         WITH own AS ({_OWN}), written AS (
@@ -539,8 +539,8 @@ class PostgresCalls(PostgresRefs):
             yield len(pruned)
             last = pruned[-1]
 
-    # Erases what is kept of a row in conversations that are locked. A call that has changed it, or
-    # that names it, loses its contents; what waits can wait no longer.
+    # Erases the data of a row in conversations that are locked. A call that has changed the row or
+    # names it loses its contents; one that waits expires.
     _ERASE_CALLS = typed_text(rf"""
         WITH refs AS (
             SELECT known.conversation, counters.entity || '_' || known.number AS ref

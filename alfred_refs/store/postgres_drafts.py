@@ -22,7 +22,7 @@ key that another draft of the conversation has.
 Editing and discarding change all drafts of a call or none: the UPDATE has a NOT EXISTS over all of
 them, so one statement decides.
 
-Limits: content is `json`, not `jsonb`, and is returned as the text that was given. Nothing here
+Limits: content is `json`, not `jsonb`, and is returned as the text that was stored. Nothing here
 reads it, or knows the columns of the table that the draft is for.
 """
 

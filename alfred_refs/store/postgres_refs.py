@@ -96,9 +96,9 @@ class PostgresRefs(PostgresConnections):
 
     _reads_only_until = 0.0
 
-    # Locks on the conversation's row. They are NO KEY ones, as those of an UPDATE are: until its
-    # end, an application's transaction that has added a call keeps the row from being deleted, and
-    # other connections must mint meanwhile.
+    # Locks on the conversation's row. They are NO KEY locks, as an UPDATE takes: an application's
+    # transaction that has added a call keeps the row from being deleted until its end, and other
+    # connections must mint meanwhile.
 
     # Locks it if it exists.
     _LOCK_BEGUN = typed_text("""
@@ -484,12 +484,12 @@ class PostgresRefs(PostgresConnections):
     def _read_own(
         self, statement: Executable, address: Address, **parameters: Any
     ) -> Sequence[Row[Any]]:
-        """Do the same for a statement whose first column is whether the owner is the right one."""
+        """Do the same, and check the owner: the first column is whether it is the right one."""
         return check_owner(self._read_in(statement, address, **parameters), address)
 
 
 def check_owner(rows: Sequence[_RowT], address: Address) -> Sequence[_RowT]:
-    """Return rows whose first column is whether the conversation is the owner's, which it must be.
+    """Return rows if the conversation is the owner's, which is their first column.
 
     Raises:
         UnknownConversationError: it is another owner's.

@@ -1,4 +1,4 @@
-"""The `Store` protocol: what a registry needs of the place where it keeps the map.
+"""The `Store` protocol: the interface of the place where a registry keeps its map.
 
 `PostgresStore` and `MemoryStore` implement it. Any other object with these methods can be passed
 as `RefRegistry(store=...)`. The values that they take and return are in `values`.
@@ -18,15 +18,15 @@ alfred_refs.errors.UnknownConversationError: ...
 
 Rules for every store:
 
-- each method is atomic and durable, unless its docstring says otherwise;
+- each method is atomic and durable, except as its docstring describes;
 - a method that a session calls makes one round trip: `telemetry` counts calls as round trips;
-- a number is never given twice, not even after the conversation was forgotten;
+- a number is never assigned twice, not even after the conversation was forgotten;
 - one owner never sees the conversation of another.
 
 `tests/store/test_protocol.py` has the tests that every store must pass.
 
 Limits: a store knows nothing of the application's transactions, except that calls may be added in
-them. What a rollback undoes in the application's tables, the session undoes here by `mark`.
+them. After a rollback in the application's tables, the session calls `mark`.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ from alfred_refs.store.values import (
 class Store(Protocol):
     """The map of refs and keys, for all conversations.
 
-    Every method is atomic, unless its docstring says otherwise, and takes no part in the caller's
-    transaction. Those that a session calls make one round trip.
+    Every method is atomic, except as its docstring describes, and takes no part in the caller's
+    transaction. The methods that a session calls make one round trip.
 
     If the conversation belongs to another owner, `known`, `labelled`, `namesakes`, `mark`,
     `label`, `edit_drafts`, `confirm_drafts`, `update_call` and `lock_call` find nothing in it,
     `touch` does nothing, and all other methods that take an address raise
     `UnknownConversationError`.
 
-    Arguments have the same meaning in all methods, unless a docstring says otherwise:
+    Arguments have the same meaning in all methods, except as a docstring describes:
 
     - `address`: the conversation and its owner; `id`: of a conversation of any owner.
     - `refs`, `near`, `ref`: refs of the conversation; `keys`, `key`: rows by entity and key.
@@ -112,7 +112,7 @@ class Store(Protocol):
     ) -> list[Entry]:
         """Return the entry of each key, in order; mint refs for keys that have none.
 
-        An entry is durable when it is returned, and its number is never given again. The
+        An entry is durable when it is returned, and its number is never assigned again. The
         conversation is begun if it does not exist, and counts as used.
 
         Args:
@@ -176,8 +176,8 @@ class Store(Protocol):
         """Store drafts, which get the next numbers of their entities, and return them in order.
 
         A draft is durable when it is returned. Drafts have counters of their own, separate from
-        those of refs, and a number is never given again. The conversation is begun if it does not
-        exist, and counts as used, here and in the other methods that write drafts.
+        the counters of refs, and a number is never assigned again. The conversation is begun if it
+        does not exist, and counts as used, here and in the other methods that write drafts.
 
         Args:
             address: of the conversation.
@@ -201,9 +201,9 @@ class Store(Protocol):
 
         Args:
             address: of the conversation.
-            entity: only those of this entity; `None` for all.
-            states: only those in one of these states.
-            after: only those after this one, to continue a list.
+            entity: only drafts of this entity; `None` for all.
+            states: only drafts in one of these states.
+            after: only drafts after this one, to continue a list.
         """
 
     def values_there(
@@ -271,8 +271,8 @@ class Store(Protocol):
 
         The last action of each row is kept, with two exceptions: `linked` never replaces another
         action, and `read` does not replace a write or a mention of the same turn. The fields that
-        the model was shown are merged with those known from before; those of a row that is
-        deleted are removed.
+        the model was shown are merged with the fields known from before, and removed if the row is
+        deleted.
 
         Args:
             address: of the conversation, which is begun if it does not exist, and counts as used.
@@ -390,12 +390,12 @@ class Store(Protocol):
 
         Args:
             address: of the conversation.
-            numbers: only those of these numbers.
+            numbers: only calls with these numbers.
             call_id: only the one to which the framework gave this id.
-            turn: only those of this turn.
-            ref: only those that changed this row.
-            states: only those in one of these states.
-            before: only those with lower numbers, to continue a list.
+            turn: only calls of this turn.
+            ref: only calls that changed this row.
+            states: only calls in one of these states.
+            before: only calls with lower numbers, to continue a list.
             limit: the largest number to return.
         """
 
@@ -445,7 +445,7 @@ class Store(Protocol):
         """Delete the contents of calls that were decided long ago; yield the size of each batch.
 
         That is arguments, plan and answer, and of the rows that they changed label, before and
-        after. What was done, when and by whom stays. Batches are as for `prune`.
+        after. Tool, time and actor of each call stay. Batches are as for `prune`.
 
         Args:
             older_than: not negative; by the store's clock.
@@ -466,7 +466,7 @@ class Store(Protocol):
     def touch(self, address: Address) -> None:
         """Record that the conversation is used, if that was not done within `NOTED_EVERY`.
 
-        Nothing is raised if there is no such conversation, or if the store is read-only.
+        Nothing is raised for an unknown conversation, or by a read-only store.
         """
 
     # Whole conversations
@@ -476,11 +476,11 @@ class Store(Protocol):
 
         Drafts are copied. One that is not saved loses its reserved key, because each of the two
         conversations may save it, as a row of its own. Calls are not copied: each is decided, and
-        undone, where it was made. The copy is of one moment: a ref that is
-        minted at the same time is in it with its counter, or not at all.
+        undone, where it was made. The copy is of one moment: a ref that is minted at the same time
+        is in it with its counter, or not at all.
 
         Raises:
-            UnknownConversationError: there is no such conversation.
+            UnknownConversationError: the conversation does not exist.
             ConversationExistsError: the new id is taken; or it was used by a conversation that is
                 now forgotten, whose refs would name other rows.
         """
@@ -492,7 +492,7 @@ class Store(Protocol):
         and never names another row.
 
         Raises:
-            UnknownConversationError: there is no such conversation.
+            UnknownConversationError: the conversation does not exist.
         """
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
@@ -545,17 +545,17 @@ class Store(Protocol):
         """Return a whole conversation, which does not count as used.
 
         Raises:
-            UnknownConversationError: there is no such conversation.
+            UnknownConversationError: the conversation does not exist.
         """
 
     def restore(self, address: Address, exported: Exported) -> None:
         """Create a conversation from an export.
 
         If the export is of the same id, and that conversation was forgotten since, its numbers
-        continue from the highest that was ever given.
+        continue from the highest that was ever assigned.
 
         Args:
-            address: of the new conversation; id and owner may differ from those in `exported`.
+            address: of the new conversation; id and owner may differ from `exported`.
             exported: without repeated numbers or keys, and without numbers above their counters,
                 for refs and for drafts.
 
@@ -569,7 +569,7 @@ class Store(Protocol):
         """Return the info of one conversation of any owner. It does not count as used.
 
         Raises:
-            UnknownConversationError: there is no conversation of this id.
+            UnknownConversationError: no conversation has this id.
         """
 
     def conversations(
@@ -588,7 +588,7 @@ class Store(Protocol):
 
         Args:
             unused_for: only those that were not used for so long.
-            owner: only those of this owner; `None`: those without an owner; `...`: of any owner.
+            owner: only conversations of this owner; `None`: without an owner; `...`: of any owner.
             limit: at most so many; not negative.
             search: only those whose id contains this text, in any case.
             after: only those after the conversation with this `used_at` and id, to continue a

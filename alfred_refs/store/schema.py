@@ -17,7 +17,7 @@ Why the tables are as they are:
 - in the mappings, of which there are very many, two bytes identify the entity: its kind, which the
   conversation's counters map to a name;
 - a conversation that is forgotten leaves its counters behind (a digest, names of entities and
-  numbers), so that no number is ever given to another row or draft;
+  numbers), so that no number is ever assigned to another row or draft;
 - there are no foreign keys: PostgreSQL would check them for each ref that is minted, and the row
   of the conversation is locked, hence present, meanwhile.
 
@@ -143,7 +143,7 @@ mappings = Table(
     comment="refs and their keys; conversation, kind, number and key never change",
 )
 
-# Content is `json`, because `jsonb` returns other text than it was given: 1e22 as an integer, and
+# Content is `json`, because `jsonb` returns other text than it stores: 1e22 as an integer, and
 # fields in another order.
 drafts = Table(
     "alfred_refs_draft",
@@ -330,7 +330,7 @@ class Current:
 
 
 def current(url: str | URL) -> Current | None:
-    """Return the state of the registry's tables, or `None` if there are none."""
+    """Return the state of the registry's tables, or `None` before they exist."""
     with connect(url) as connection:
         ours = current_revision(connection)
         revision = ours or revision_of_tables(connection)
@@ -346,7 +346,7 @@ def current_revision(connection: Connection, schema: str | None = None) -> str |
 
 
 def revision_of_tables(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision by the columns that the tables have, whoever migrates them."""
+    """Return the revision by the columns of the tables, however they are migrated."""
     inspector = inspect(connection)
     for script in reversed(revisions()):
         table, column = script.module.adds

@@ -148,7 +148,7 @@ OF_ROW = """
     AND (counters.table_name = :p_table) IS DISTINCT FROM false
 """
 
-# The refs that a call is about.
+# The refs that a method is called with.
 REQUESTED_REFS = "unnest(:p_entities, :p_numbers) AS requested (entity, number)"
 
 

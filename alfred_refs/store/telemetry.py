@@ -15,7 +15,7 @@ of `RegistryEvents` get the events, and the logger `alfred_refs` the lines:
 >>> operations, registry.counts.round_trips - before
 (['begin_turn'], 1)
 
-What is where:
+Contents:
 
 - `Counts`: sums of this process since the registry was made;
 - `RoundTrip`, `Refusal`, `StartedCall` and `ToolCall`: the frozen values that listeners get;
@@ -25,10 +25,13 @@ What is where:
 
 No key is in any of them, at any level, not even as the text of a ref that was refused.
 
-Limits: a call of the store counts as one round trip, by the promise of `Store`; methods that read
-page by page, and those of operators, are not counted. A listener that raises is logged and
-counted, and the work continues. There are no timers or exporters here:
-`alfred_refs.integrations.opentelemetry` traces calls, and `docs/telemetry.md` shows metrics.
+Limits:
+
+- A call of the store counts as one round trip, by the promise of `Store`. Methods that read page
+  by page, and methods for operators, are not counted.
+- A listener that raises is logged and counted, and the work continues.
+- There are no timers or exporters: `alfred_refs.integrations.opentelemetry` traces calls, and
+  `docs/telemetry.md` shows metrics.
 """
 
 from __future__ import annotations
@@ -96,7 +99,7 @@ class Counts:
         wrong_entity: refs refused because they name another kind of row.
         gone: refs refused because their row was deleted or never saved.
         draft: refs refused because they are a draft's.
-        raw_key: keys given as text where a ref is required.
+        raw_key: keys that were passed as text where a ref is required.
         unknown_conversation: round trips refused because the conversation is another owner's.
         round_trips: calls of the store for one conversation, including those that failed. Lists
             that are read page by page are not included.
@@ -141,7 +144,7 @@ class RoundTrip:
     Attributes:
         operation: the method of `Store` that was called, such as `"refer"` or `"resolve"`.
         conversation: the id of the conversation, `None` for none or several.
-        refs: how many refs or keys were given, by entity.
+        refs: how many refs or keys were passed, by entity.
         minted: how many of them are new.
         seconds: its duration.
         error: the name of the exception's class, `None` if there was none.
@@ -172,7 +175,7 @@ class Refusal:
         reason: the field of `Counts` that counts it: `"unknown"`, `"wrong_entity"`, `"gone"`,
             `"draft"`, `"raw_key"` or `"unknown_conversation"`.
         conversation: the id of the conversation.
-        ref: the ref as it was given; `None` where it may be a key.
+        ref: the ref as it was passed; `None` if it may be a key.
         expected: the entity that was required, if one was.
 
     Example:
@@ -196,7 +199,7 @@ class StartedCall:
     """A call of a tool by a model, when it begins.
 
     Attributes:
-        tool: its name; `None` if there is no tool of that name.
+        tool: its name; `None` for a name that no tool has.
         conversation: the id of the conversation.
         table: the model's table that its arguments name; `None` if they name none.
         user: who acts, as text; `None` if that is not known.
@@ -367,15 +370,13 @@ class Telemetry:
             trip = RoundTrip(operation, conversation, refs, minted, seconds, failed)
             self._dispatch_event("round_trip", trip)
         if isinstance(error, UnknownConversationError):
-            _log.warning(
-                "conversation %r was asked for by an owner who has none such", conversation
-            )
+            _log.warning("conversation %r was requested by another owner", conversation)
             self._refuse(Refusal("unknown_conversation", conversation))
         elif error is not None:
             self.count("failures")
 
     @property
-    def hears_calls(self) -> bool:
+    def has_call_listeners(self) -> bool:
         """Whether anybody listens to calls of tools."""
         return bool(self._dispatch.before_tool_call or self._dispatch.tool_call)
 

@@ -1,13 +1,13 @@
 """Values that go into a store and come out of it: frozen dataclasses, the same for every store.
 
 A store takes and returns plain values, never rows or mapped instances. An `Address` identifies a
-conversation, and checks what the application gave as its id and owner:
+conversation, and checks the id and the owner that the application has chosen:
 
 >>> address = Address("chat-7", owner="ann")
 >>> address == Address("chat-7", owner="ben")
 False
 
-Every method of `Store` takes an address first; what the others are is a list of the values here:
+Every method of `Store` about one conversation takes an address first. The other values are:
 
 - refs: `Entry` is a ref with its key and its label;
 - drafts: `NewDraft` and `DraftEdit` go in, `DraftEntry` comes out;
@@ -202,7 +202,7 @@ class Entry:
     Attributes:
         ref: never a draft's.
         key: the row's key; a ref never gets another one.
-        gone: why there is no row; `None` if there may be one.
+        gone: why the row does not exist; `None` as long as it may.
         label: what people call the row, in one line; `None` if it is not known.
         minted: whether the ref was minted by the call that returned the entry, as far as the store
             reports it. It is not compared.
@@ -277,7 +277,7 @@ class DraftEntry:
 
     Attributes:
         ref: a draft's.
-        content: a JSON object, as the text that was given.
+        content: a JSON object, as the text that was stored.
         label: what people are to call the row; `None` if it is not known.
         turn: the turn in which it was generated.
         edited: the turn of its last edit, or `turn` if it was not edited.
@@ -348,7 +348,7 @@ class ActivityEntry:
 
     Attributes:
         ref: never a draft's.
-        gone: why there is no row; `None` if there may be one.
+        gone: why the row does not exist; `None` as long as it may.
         label: what people call the row; `None` if it is not known.
         action: the last one.
         actor: who did it.
@@ -385,7 +385,7 @@ class ActivityRecord:
 
     Attributes:
         turn: the current turn.
-        entries: those of the last turns and those that are retained, in natural order.
+        entries: of the last turns and of retained refs, in natural order.
         refs: how many refs the conversation has, by entity.
 
     Example:
@@ -431,13 +431,13 @@ class NewCall:
         tool: its name.
         arguments: JSON values; they contain refs, never keys.
         state: `"waiting"` for one that needs a decision, `"doing"` or `"done"` for others, and
-            `"refused"` for one that was answered with an error.
+            `"refused"` for one that returned an error.
         actor: who called it.
         user: the acting user as text; `None` if that is not known.
         call_id: the framework's id of the call. A conversation has one call of each id.
-        plan: what the call would change, as JSON values; `None` without one.
+        plan: the changes that the call would make, as JSON values; `None` without one.
         token: what binds a decision to the plan; `None` without one.
-        answer: what the call returned, as JSON values; `None` as long as it returned nothing.
+        answer: the result of the call, as JSON values; `None` as long as it has none.
         undoes: the number of the call that it undoes; `None` if it undoes none.
         expires_in: how long it waits; `None` for as long as it takes.
         seconds: how long it took; `None` if that is not known.
@@ -495,15 +495,15 @@ class CallEntry:
         actor: who called it.
         user: the acting user as text; `None` if that is not known.
         call_id: the framework's id of the call, if it gave one.
-        plan: what the call would change, as JSON values; `None` without one.
+        plan: the changes that the call would make, as JSON values; `None` without one.
         token: what binds a decision to the plan; `None` without one.
-        answer: what the call returned, as JSON values; `None` as long as it returned nothing.
+        answer: the result of the call, as JSON values; `None` as long as it has none.
         undoes: the number of the call that it undoes; `None` if it undoes none.
         decided_by: who decided; `None` if nobody did.
-        reason: why it was rejected, in the words of whoever did; `None` without a reason.
+        reason: why it was rejected, in the words of the person; `None` without a reason.
         asked_at: when it was stored.
         decided_at: when it stopped waiting, or else when it was done; `None` before that.
-        expires_at: when it stops waiting by itself; `None` if it does not.
+        expires_at: when it stops waiting without a decision; `None` if it does not.
         seconds: how long it took; `None` if that is not known.
 
     Example:
@@ -539,15 +539,15 @@ class ChangeEntry:
     """A row that a call changed.
 
     Attributes:
-        call: the number of the call; of no meaning where a change is given to the store.
+        call: the number of the call; ignored in a change that is passed to the store.
         place: its place in the call, which no other change of the call has.
         table: its table, with its schema.
         ref: of the row; `None` without one.
         label: what people called the row; `None` if that is not known.
-        action: what was done with it.
+        action: how the call changed it.
         key: the row's primary key, by column.
         before: the row's values before the call, by column; `None` for a new row.
-        after: those after it; `None` for a deleted row.
+        after: the values after it; `None` for a deleted row.
 
     Example:
         >>> key, before = {"id": "7"}, {"name": "Soup"}
@@ -663,9 +663,9 @@ class Exported:
         owner: the owner as text; `None` without one.
         turn: the number of its current turn.
         begun_at: when it was begun.
-        last: the highest number ever given to a ref, by entity.
+        last: the highest number ever assigned to a ref, by entity.
         entries: of all refs, in natural order.
-        last_drafts: the highest number ever given to a draft, by entity.
+        last_drafts: the highest number ever assigned to a draft, by entity.
         drafts: all of them, in natural order, without their `row`.
         tables: whose rows the refs are for, by entity, as far as it is known.
         activity: of all rows, in natural order, without `gone` and `label`.

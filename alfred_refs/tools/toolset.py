@@ -354,7 +354,7 @@ class Toolset:
     ) -> Iterator[Callable[[Answer], None]]:
         """Record a call in the telemetry; yield a function to call with its answer."""
         tool = self.known(request.tool)
-        arguments = request.json_arguments() if chat.telemetry.hears_calls else None
+        arguments = request.json_arguments() if chat.telemetry.has_call_listeners else None
         table = table_named(self.tables, arguments)
         name = None if table is None else table.name  # a model's text may contain a key
         user, call_id, turn = request.user, request.call_id, chat.known_turn

@@ -467,7 +467,7 @@ def test_what_smells_of_an_attack_is_a_warning_without_the_key(
 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "a raw key was given where a ref is needed, in 'chat-7'"),
-        ("WARNING", "conversation 'chat-7' was asked for by an owner who has none such"),
+        ("WARNING", "conversation 'chat-7' was requested by another owner"),
     ]
 
 
