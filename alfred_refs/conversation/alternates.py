@@ -114,7 +114,7 @@ class AlternateKeys:
 
         def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             kept = self.rows, self._values, self._session
-            self.rows, self._values, self._session = {}, {}, _no_session
+            self.rows, self._values, self._session = {}, {}, lambda: None
             try:
                 return work(*args, **kwargs)
             finally:
@@ -248,10 +248,6 @@ class AlternateKeys:
             raise UntranslatableError(
                 f"{by.column} has one value for several rows, and should be unique", _ASK_RAW
             )
-
-
-def _no_session() -> None:
-    return None
 
 
 def _unknown_row(by: AlternateKey) -> UntranslatableError:

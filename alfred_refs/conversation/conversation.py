@@ -225,8 +225,8 @@ class Conversation(ActivityMap):
     Attributes:
         id: what the application calls it.
         owner: the tenant or user it belongs to, as text; `None` without one.
-        desk: the bound toolset that has opened it, if any; a `Context` reads rows with its
-            sessions.
+        desk: the bound toolset that has opened it, if any; its sessions read the rows of a
+            `Context`.
 
     Example:
         >>> chat = registry.conversation("chat-7")

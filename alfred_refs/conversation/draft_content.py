@@ -65,7 +65,7 @@ MAX_BYTES = 256 * 1024
 the memory of a process many times."""
 
 MAX_DEPTH = 50
-"""Levels of objects and lists, far below those at which JSON libraries give up."""
+"""Levels of objects and lists: far fewer than those that JSON libraries can read."""
 
 _MAX_NAME = 60  # characters of a field's name in an error
 _MAX_PATH = 200  # characters of the path to a field in an error
@@ -217,7 +217,7 @@ def parse_content(
         path: the path to this content inside other content, for errors: `"lines."`.
 
     Raises:
-        DraftContentError: there is no such field, or a value does not fit.
+        DraftContentError: the class does not have a field, or a value does not fit.
     """
     mapper = _mapper_of_content(_mapper(model), content)
     values = _fields(entities, mapper)

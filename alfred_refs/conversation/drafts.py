@@ -170,7 +170,7 @@ class DraftMap(RefMap):
             after: drafts after this one only, known or not, to continue a list.
 
         Raises:
-            SetupError: there is no such state.
+            SetupError: one is not a state.
             EntityNameError: a row has to be looked for, and its table is not known either.
         """
         unknown = sorted(set(states) - {*get_args(DraftState)})
@@ -343,7 +343,7 @@ class DraftMap(RefMap):
                 next value of the table's sequence.
 
         Returns:
-            the drafts with their keys, which may be others than those given. A saved draft has
+            the drafts with their keys, which may differ from the ones passed. A saved draft has
             the key of its row: there is nothing left to insert.
 
         Raises:
@@ -386,7 +386,7 @@ class DraftMap(RefMap):
         Without a class that is mapped in this process, only the JSON is checked.
 
         Returns:
-            the text, and the given label or else the one that the class makes of the content.
+            the text, and the passed label or else the one that the class makes of the content.
 
         Raises:
             LabelError: the class's label function cannot be used.

@@ -24,7 +24,7 @@ their type, so no JSON library rounds a number:
                   "before": {"name": "Chicken"}, "after": {"name": "Butter Chicken"}}]}
 
 A draft has a `key` too, if one is reserved for its row, and a call its other values, as far as it
-has them. What versions added: 2 drafts, 3 `tables` (the tables of the entities), 4 activity and
+has them. Versions added: 2 drafts, 3 `tables` (the tables of the entities), 4 activity and
 steps, 6 calls and changes. Version 5 has the names of the fields that a model was shown, where 4
 had their values. All versions can be read.
 
@@ -118,7 +118,7 @@ def to_json(exported: Exported) -> dict[str, Any]:
 
 
 def of_copy(exported: Exported) -> Exported:
-    """Return a conversation as another one: what waits in it is decided in the one exported."""
+    """Return a conversation as a copy, in which calls that wait are expired."""
     return replace(
         exported,
         calls=[
@@ -396,7 +396,7 @@ class _Activity(_Strict):
     reason: Annotated[str, Field(max_length=10_000)] | None = None
     demoted: bool = False
     fields: _FieldNames | None = None
-    # before version 5, a copy of what the model was shown, and when
+    # before version 5, a copy of the row that the model was shown, and when
     seen: Annotated[_FieldNames | None, BeforeValidator(_names_of_values)] = None
     seen_turn: _Turn | None = None
 

@@ -242,7 +242,7 @@ class RefMap:
         return None if missing else keys
 
     def known_keys(self, refs: Iterable[str]) -> dict[str, Key]:
-        """Return the keys of those refs that are known, of gone rows too.
+        """Return the keys of refs that are known, including refs of deleted rows.
 
         That is at most one round trip. Texts that are not refs of rows are left out.
         """
@@ -285,7 +285,7 @@ class RefMap:
         return {ref: entries[cast(Ref, parsed[ref[0]])].key for ref in refs}
 
     def _find_rows(self, _: Collection[EntityKey]) -> Mapping[EntityKey, bool]:
-        """Return the keys whose gone rows are back, and whether these are committed.
+        """Return the keys of deleted rows that exist again, and whether these are committed.
 
         Only a session can look.
         """
@@ -357,10 +357,10 @@ class RefMap:
     def known_refs(
         self, keys: Collection[Key], among: Container[str] | None = None
     ) -> dict[Key, str]:
-        """Return the ref of each key that the registry knows, of gone rows too.
+        """Return the ref of each key that the registry knows, including keys of deleted rows.
 
         That is one round trip, or none without keys; the caches are not used. If a key has refs of
-        several entities, or of several `among` those given, the first entity by name is taken.
+        several entities (of several that are in `among`), the first entity by name is taken.
         Keys that only occur in texts are left out.
         """
         found = self._store.refs_of(self._address, keys) if keys else {}
@@ -472,7 +472,7 @@ def _pair(entry: Entry) -> EntityKey:
 
 
 def _row_of(draft: DraftEntry) -> Entry:
-    """Return the entry of a saved draft's row, under the draft's own ref if the row has none."""
+    """Return the entry of a saved draft's row, or else of its key under the draft's own ref."""
     return draft.row or Entry(draft.ref, cast(Key, draft.key))
 
 

@@ -14,8 +14,8 @@ An application has one registry, made from its engine:
 >>> registry.prune(timedelta(days=30))
 0
 
-What all its conversations share: the store, the policy, the mapped tables (`Entities`), the events
-and counts of `telemetry`, and one set of caches for each conversation that somebody uses.
+All its conversations share the store, the policy, the mapped tables (`Entities`), and the events
+and counts of `telemetry`. Each conversation that is in use has one set of caches.
 
 Limits:
 
@@ -148,7 +148,7 @@ class RefRegistry(EventSource):
         """Create the missing tables; `alfred-refs migrate` does so with Alembic.
 
         Raises:
-            RegistryTablesError: there are tables of an older version, which it does not change.
+            RegistryTablesError: the tables of an older version exist; they are not changed.
         """
         self._store.create_tables()
 
@@ -263,7 +263,7 @@ class RefRegistry(EventSource):
             id: the application's id for it.
 
         Raises:
-            UnknownConversationError: there is no conversation with this id.
+            UnknownConversationError: no conversation has this id.
             ConversationIdError: the id cannot identify a conversation.
         """
         return self._store.describe(Address(id).id)
@@ -303,11 +303,11 @@ class RefRegistry(EventSource):
     ) -> int:
         """Delete the contents of calls that were decided some time ago; return their number.
 
-        For operators. It may run at any time, as `prune` may. Deleted are arguments, plans and
-        answers, and the labels and values of the rows that the calls changed. What was done with
-        which ref, when and by whom stays until the conversation is forgotten. Calls that wait for
-        a decision, or whose outcome is not known, are left as they are. Before that, calls that
-        waited for too long are marked as expired.
+        For operators. It may run at any time, as `prune` may. First, calls that waited for too
+        long are marked as expired. Then arguments, plans and answers are deleted, and the labels
+        and values of the rows that the calls changed. Tool, refs, times and actors stay until the
+        conversation is forgotten. Calls that wait for a decision, or whose outcome is not known,
+        are left as they are.
 
             registry.prune_history(timedelta(days=30))  # 12
 
@@ -331,13 +331,16 @@ class RefRegistry(EventSource):
         """Erase the content of a row from the conversations of all owners; return their number.
 
         For operators, once the row is deleted: a session that reads the row stores its label
-        again. Erased are its label, the content of drafts that were saved as it, the contents of
-        calls that changed it or name it, its values in the history, and, in the conversations that
-        know it, all content kept for prompts, as the row may have been shown inside others. Calls
-        that name it and wait for a decision are expired. Refs stay, and so do drafts that are not
-        saved. Each batch is a short
-        transaction, and waits for others that work in its conversations. Other processes keep
-        cached labels until the conversation is not in use there any more.
+        again. Erased are
+
+        - its label, its values in the history, and the content of drafts that were saved as it;
+        - the contents of calls that changed it or name it; calls that wait for a decision expire;
+        - all content kept for prompts in the conversations that know it, as other rows may have
+          shown it.
+
+        Refs stay, and so do drafts that are not saved. Each batch is a short transaction, and
+        waits for others that work in its conversations. Other processes keep cached labels as long
+        as the conversation is in use there.
 
             registry.erase(Customer, customer_id)  # 3
 

@@ -363,7 +363,11 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     if of_type is not None:
         return of_type(type_)
     python = None if is_ambiguous(type_) else python_type_of(type_)
-    if python is not None and issubclass(python, enum.Enum) and _has_texts(python):
+    if (
+        python is not None
+        and issubclass(python, enum.Enum)
+        and all(isinstance(each.value, str) for each in python)
+    ):
         members = {each.value: each for each in python}
         names = _members(members, {each: each.value for each in python})
         return replace(names, exact=is_exact(type_))
@@ -438,10 +442,6 @@ def _stored_and_loaded(type_: TypeDecorator[Any], value: Any) -> tuple[Any, Any]
         stored = loaded = type_.process_bind_param(value, dialect)
         loaded = type_.process_result_value(stored, dialect)
     return stored, loaded
-
-
-def _has_texts(class_: type[enum.Enum]) -> bool:
-    return all(isinstance(each.value, str) for each in class_)
 
 
 def _operators_of(stored: TypeEngine[Any]) -> tuple[str, ...]:

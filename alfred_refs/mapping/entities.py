@@ -35,7 +35,7 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from sqlalchemy import Column, ColumnElement, Table, inspect
-from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper, class_mapper
+from sqlalchemy.orm import ColumnProperty, Mapper, class_mapper
 
 from alfred_refs import sqla
 from alfred_refs.errors import KeyColumnError, UntranslatableError
@@ -297,7 +297,11 @@ class Entities:
                     columns[name] = column
         for composite in mapper.composites:
             if not columns.keys().isdisjoint(each.key for each in composite.props):
-                refused[composite.key] = _composite_error(composite)
+                refused[composite.key] = KeyColumnError(
+                    f"composite attribute {composite} has key columns, which are not translated "
+                    "in it",
+                    'read its columns one by one, or declare them with info={"ref": None}',
+                )
         primary = {name: columns[name] for name in identity if name in columns}
         foreign = {name: column for name, column in columns.items() if name not in primary}
         if columns:
@@ -364,13 +368,6 @@ def _check_primary_key(mapper: Mapper[Any]) -> None:
             "map it with the primary key of the table, or declare the columns of both with "
             'info={"ref": None}',
         )
-
-
-def _composite_error(composite: CompositeProperty[Any]) -> KeyColumnError:
-    return KeyColumnError(
-        f"composite attribute {composite} has key columns, which are not translated in it",
-        'read its columns one by one, or declare them with info={"ref": None}',
-    )
 
 
 def _expression_error(attribute: ColumnProperty[Any], fact: str) -> KeyColumnError:

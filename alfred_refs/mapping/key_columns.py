@@ -721,8 +721,13 @@ class KeyColumns:
         target = referenced_column(column)
         key_type = key_type_of(column.type)
         is_unclear = key_type is None and is_ambiguous(column.type)
-        if is_unclear and not self._is_excluded(column, target):
-            self._refuse_ambiguous(column, target)
+        is_key = target is not column or target in primary_key(target.table)
+        if is_unclear and is_key and not self._is_excluded(column, target):
+            raise KeyColumnError(
+                f"key column {column} has the type {type(column.type).__name__}, which does not "
+                "declare the Python type of its values",
+                'give the type a python_type, or the column info={"ref": None}',
+            )
         if key_type not in self._policy.key_types or self._is_excluded(column, target):
             return None
         alternate = None
@@ -737,14 +742,6 @@ class KeyColumns:
         entity = self._names.of_table(target.table) if alternate is None else alternate.rows.entity
         as_text = is_text_uuid(column.type)
         return KeyColumn(str(column), entity, key_type, as_text, alternate=alternate)
-
-    def _refuse_ambiguous(self, column: Column[Any], target: Column[Any]) -> None:
-        if target is not column or target in primary_key(target.table):
-            raise KeyColumnError(
-                f"key column {column} has the type {type(column.type).__name__}, which does not "
-                "declare the Python type of its values",
-                'give the type a python_type, or the column info={"ref": None}',
-            )
 
     def _is_key(self, target: Column[Any], key_type: KeyType) -> bool:
         """Return whether a column, alone or as a UUID in a composite key, identifies rows.

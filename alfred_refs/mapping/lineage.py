@@ -385,10 +385,6 @@ def _same_json(arguments: Sequence[KeyShape]) -> Any:
     return shape if is_json else NotImplemented
 
 
-def _nothing(_: Sequence[KeyShape]) -> KeyShape:
-    return None
-
-
 _RULES: dict[str, Callable[[Sequence[KeyShape]], Any]] = {
     "array_agg": _array,
     "unnest": _items,
@@ -402,7 +398,7 @@ _RULES: dict[str, Callable[[Sequence[KeyShape]], Any]] = {
     },
     **dict.fromkeys(("to_json", "to_jsonb", "row_to_json", "array_to_json"), _json_value),
     **dict.fromkeys(("json_strip_nulls", "jsonb_strip_nulls"), _same_json),
-    **dict.fromkeys(_MEASURING, _nothing),
+    **dict.fromkeys(_MEASURING, lambda _: None),
 }
 
 JSON_MAKERS = frozenset(

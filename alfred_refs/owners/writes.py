@@ -583,7 +583,10 @@ def _records(
     # ON CONFLICT DO UPDATE takes the keys of columns, and no attributes
     on_conflict = {str(getattr(n, "key", n)): v for n, v in sqla.conflict_values_of(statement)}
     # `excluded.name` is a value of the row to be inserted, which is checked as such
-    on_conflict = {n: v for n, v in on_conflict.items() if not _is_excluded(v, statement)}
+    excluded = getattr(statement, "excluded", statement)
+    on_conflict = {
+        n: v for n, v in on_conflict.items() if getattr(v, "table", None) is not excluded
+    }
     for row in rows:
         for position, each in enumerate(many):
             record = target.record(each) | target.sent(row, position)
@@ -603,7 +606,3 @@ def _plain_value(value: Any, parameters: Mapping[str, Any]) -> Any:
     if isinstance(value, BindParameter):
         return parameters.get(value.key, sqla.parameter_value(value))
     return value
-
-
-def _is_excluded(value: Any, statement: Any) -> bool:
-    return getattr(value, "table", None) is getattr(statement, "excluded", statement)

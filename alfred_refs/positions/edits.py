@@ -15,7 +15,7 @@ refer to the list before the batch; target positions of added and moved items re
 after it.
 
 `execute` runs a batch in three steps: it resolves each edit to an `Item` object, collects all
-conflicts, and, if there are none, changes the tree in place. Items are compared by identity, so no
+conflicts, and, without any, changes the tree in place. Items are compared by identity, so no
 edit can hit an item that another edit has moved, and the order of the edits does not matter:
 
 >>> soup = Item(None, [Item("chop"), Item("boil"), Item("serve")])
@@ -403,7 +403,7 @@ def _short(value: Any) -> str:
 
 
 def _ancestors(root: Item, path: Sequence[int], name: str) -> list[Item]:
-    """Return the items along a path: the root, then one per level except the last."""
+    """Return the items on a path: the root, then one per level except the last."""
     ancestors = [root]
     for level in range(len(path) - 1):
         ancestors.append(_item_at(ancestors[-1], path, level, name))
@@ -533,7 +533,7 @@ class Document:
 
 
 def read_item(value: Any, names: Sequence[str], within: int = 0) -> Item:
-    """Convert a value to an item, with the lists under the given names.
+    """Convert a value to an item, with the lists under these names.
 
     A missing or null list is read as an empty list, at the first name without a value. A list that
     is an item of a list has no name.

@@ -238,17 +238,20 @@ def prepend_error_listener(
         _event_key(dialect, "handle_error", listener).base_listen(insert=True)
 
 
-def driver_error_fields(error: DBAPIError) -> dict[str, Any]:
+def driver_error_fields(error: BaseException) -> dict[str, Any]:
     """Return the fields of a driver's exception, such as its SQLSTATE and the constraint.
 
     psycopg and psycopg2 have them in `diag`, asyncpg in the exception that caused its own.
+
+    Args:
+        error: the driver's exception, or SQLAlchemy's for it.
 
     Returns:
         `sqlstate`, which may be `None`; `message`, `table_name`, `column_name`, `constraint_name`
         and `source_function`, of the server's source, if the server has sent them.
     """
     fields: dict[str, Any] = {"sqlstate": None}
-    each: BaseException | None = error.orig
+    each = error.orig if isinstance(error, DBAPIError) else error
     while each is not None:
         diagnostics: Any = getattr(each, "diag", each)
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)

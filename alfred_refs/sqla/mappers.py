@@ -1,4 +1,4 @@
-"""Mappers, instance states and the unit of work: functions that SQLAlchemy has no public name for.
+"""Mappers, instance states and the unit of work, beyond SQLAlchemy's public functions.
 
 | about | functions |
 | --- | --- |

@@ -192,7 +192,7 @@ def _upgrade(revision: str) -> None:
 
 
 def _up_to(revision: str) -> list[Script]:
-    """Return the registry's revisions up to one; raise if there is no such revision."""
+    """Return the registry's revisions up to one; raise if it is unknown."""
     scripts = revisions()
     numbers = [script.revision for script in scripts]
     if revision not in numbers:

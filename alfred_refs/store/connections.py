@@ -145,7 +145,8 @@ def fault_of(
     if isinstance(error, PoolTimeoutError):
         return Fault(RegistryBusyError(database))
     driver_error = error.orig if isinstance(error, DBAPIError) else error
-    sqlstate = _sqlstate(driver_error)
+    fields = sqla.driver_error_fields(error)
+    sqlstate = fields["sqlstate"]
     if sqlstate is None and not connecting and _is_of_a_value(error):
         return Fault(RegistryFailedError("a value that it cannot store", "22000", driver))
     if isinstance(error, DBAPIError):
@@ -169,7 +170,9 @@ def fault_of(
         return Fault(unreachable, is_disconnect)
     if sqlstate in _MISSING:
         return Fault(RegistryTablesError(database))
-    failure = RegistryFailedError(_primary_message(driver_error), sqlstate, driver)
+    # without DETAIL, where PostgreSQL prints values
+    message = fields.get("message") or type(driver_error).__name__
+    failure = RegistryFailedError(message, sqlstate, driver)
     return Fault(failure, is_disconnect, sqlstate in _ROLLED_BACK)
 
 
@@ -178,20 +181,6 @@ def _is_of_a_value(error: Exception) -> bool:
     nul = "NUL (0x00)"  # psycopg2 raises ValueError for it, which the dialect does not wrap
     is_encoding = isinstance(error, UnicodeEncodeError | DataError)
     return is_encoding or (isinstance(error, ValueError) and nul in str(error))
-
-
-def _sqlstate(error: BaseException | None) -> str | None:
-    """Return PostgreSQL's error code: `sqlstate` in psycopg and asyncpg, `pgcode` in psycopg2."""
-    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-
-
-def _primary_message(error: BaseException | None) -> str:
-    """Return the server's message without DETAIL, where PostgreSQL prints values."""
-    diagnosis = getattr(error, "diag", None)  # of psycopg and psycopg2
-    message = getattr(diagnosis, "message_primary", None)
-    # the dialect's error wraps the one of asyncpg
-    message = message or getattr(getattr(error, "__cause__", None), "message", None)
-    return message or type(error).__name__
 
 
 # Engine

@@ -10,7 +10,7 @@
 ('recipe_1', 1)
 >>> store.forget(address)
 >>> [entry] = store.refer(address, [("recipe", 4711)])
->>> str(entry.ref)  # a number is never given twice
+>>> str(entry.ref)  # a number is never assigned twice
 'recipe_2'
 
 It is also the shortest description of what `PostgresStore` does, without locks and round trips:
@@ -21,9 +21,12 @@ stores pass the same tests, `tests/store/test_protocol.py`.
 All methods hold one lock while they read or write, so that threads may share a store. Iterators
 are made of a copy under the lock.
 
-Limits: processes do not share it, nothing is on disk, `values_there` finds nothing because there
-are no tables, no call is part of an application's transaction, and finding the refs of one entity
-reads all refs of the conversation.
+Limits:
+
+- Processes do not share it, and nothing is on disk.
+- `values_there` finds nothing, because the store sees no tables.
+- No call is part of an application's transaction.
+- To find the refs of one entity, all refs of the conversation are read.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ the wheel.
 ...     current_revision(connection) == revisions()[-1].revision
 True
 
-Why the tables are as they are:
+Reasons for the form of the tables:
 
 - every primary key starts with the conversation, so that the tables can be partitioned by it;
-- in the mappings, of which there are very many, two bytes identify the entity: its kind, which the
+- in the mappings, by far the largest table, two bytes identify the entity: its kind, which the
   conversation's counters map to a name;
 - a conversation that is forgotten leaves its counters behind (a digest, names of entities and
   numbers), so that no number is ever assigned to another row or draft;
-- there are no foreign keys: PostgreSQL would check them for each ref that is minted, and the row
+- foreign keys are left out: PostgreSQL would check them for each ref that is minted, and the row
   of the conversation is locked, hence present, meanwhile.
 
 A migration is one transaction, and one process migrates at a time. The revision is stored in a
@@ -297,7 +297,7 @@ def migrate(url: str | URL, revision: str = "head") -> str | None:
     means psycopg 3.
 
     Raises:
-        SetupError: the URL is not one of PostgreSQL, or there is no such revision.
+        SetupError: the URL is not one of PostgreSQL, or the revision is unknown.
         RegistryMigrationError: the application's own Alembic environment has made the tables.
         RegistryUnreachableError: the database cannot be reached.
     """
@@ -441,7 +441,7 @@ def engine_for(url: str | URL, **options: Any) -> Engine:
 
 
 def postgres_url(url: str | URL) -> URL:
-    """Return a URL with its synchronous driver, or with psycopg 3 if it has none.
+    """Return a URL with its synchronous driver, or else with psycopg 3.
 
     Raises:
         SetupError: it is not a URL of PostgreSQL. The message does not repeat it.
