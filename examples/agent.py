@@ -365,7 +365,9 @@ def main(arguments: Sequence[str]) -> int:
             )
             return done.stdout
 
-        return play(engine, kept, console, start)
+        code = play(engine, kept, console, start)
+    engine.dispose()
+    return code
 
 
 if __name__ == "__main__":

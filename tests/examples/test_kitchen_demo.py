@@ -20,14 +20,15 @@ from sqlalchemy.orm import Session
 from alfred_refs import RefRegistry
 from examples.kitchen import CONVERSATION, DEMO_USER, demo
 from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys, with_keys
-from examples.kitchen.demo import ROOT, prepare, start_turn, verdict
+from examples.kitchen.demo import ROOT, prepare, verdict
 from examples.kitchen.load import RECIPES
 from examples.kitchen.models import Base, MealPlan, Preferences, Recipe, User
 from examples.kitchen.person import NAMES
 from examples.kitchen.show import WIDTH, show_turn
 from examples.kitchen.transcript import Exchange, Turn
-from examples.kitchen.turns import SCRIPT, TUESDAY, WEDNESDAY
+from examples.kitchen.turns import SCRIPT, TUESDAY, WEDNESDAY, take_turn
 from tests.fix_postgres import database_like
+from tests.forks import forked
 from tests.readme import README
 
 pytestmark = pytest.mark.slow
@@ -54,7 +55,7 @@ def taken(administration: Engine, extensions: None) -> Iterator[Taken]:  # noqa:
     turns: list[Turn] = []
 
     def kept(url: str, number: int) -> Turn:
-        turns.append(start_turn(url, number))
+        turns.append(forked(_turn_of_a_fork, url, number))
         return turns[-1]
 
     with database_like(administration) as url, pytest.MonkeyPatch.context() as patched:
@@ -63,6 +64,10 @@ def taken(administration: Engine, extensions: None) -> Iterator[Taken]:  # noqa:
         code = demo.run(url, console, full=True)
         yield Taken(engine, turns, _printed(console), code)
         engine.dispose()
+
+
+def _turn_of_a_fork(url: str, number: int) -> Turn:
+    return take_turn(create_engine(url), number)
 
 
 def _console(width: int = WIDTH) -> Console:

@@ -2,71 +2,54 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import uuid
+from threading import Barrier
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.orm import Session
 
-from tests.positions.models import Workout
+from alfred_refs import DriftError
+from alfred_refs.positions import Add, Edit, EditableList, Move
+from tests.forks import together
+from tests.positions.models import Week, Workout
 
 pytestmark = pytest.mark.slow
 
-PROCESSES = 8
+PROCESSES = 4
 
-PROGRAM = """
-import sys
-from sqlalchemy import create_engine
-from sqlalchemy.orm import Session
-from alfred_refs import DriftError
-from alfred_refs.positions import Add, EditableList, Move, Remove
-from tests.positions.models import Week
 
-url, week, name = sys.argv[1:]
-engine, edited, drifts = create_engine(url), EditableList(Week, "sessions.exercises.sets"), 0
-sys.stdin.readline()  # all begin at once
-for edits in (
-    [Add([1], {"name": name}), Move([1], to=3)],
-    [Add([2], {"name": name + "b"}), Add([1, 1], {"name": name + "c"})],
-    [Move([2], to=1)],
-):
-    while True:
-        with Session(engine) as session:
-            preview = edited.preview(session, week, edits)
-            session.rollback()
-            try:
-                edited.apply(session, week, edits, expect=preview)
-            except DriftError:
-                drifts += 1
-                continue
-            session.commit()
-            break
-print(drifts)
-"""
+def edit(begin: Barrier, url: str, week: str, name: str) -> int:
+    """Edit the list in a process, and return how often it had changed since the preview."""
+    engine, edited, drifts = create_engine(url), EditableList(Week, "sessions.exercises.sets"), 0
+    begin.wait()
+    batches: list[list[Edit]] = [
+        [Add([1], {"name": name}), Move([1], to=3)],
+        [Add([2], {"name": f"{name}b"}), Add([1, 1], {"name": f"{name}c"})],
+        [Move([2], to=1)],
+    ]
+    for edits in batches:
+        while True:
+            with Session(engine) as session:
+                preview = edited.preview(session, week, edits)
+                session.rollback()
+                try:
+                    edited.apply(session, week, edits, expect=preview)
+                except DriftError:
+                    drifts += 1
+                    continue
+                session.commit()
+                break
+    return drifts
 
 
 def test_processes_with_previews_lose_no_item(gym: Engine, week: uuid.UUID) -> None:
     """Whoever is told that the list has changed looks again."""
     url = gym.url.render_as_string(hide_password=False)
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, url, str(week), f"n{number}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(PROCESSES)
-    ]
-    for each in running:
-        assert each.stdin is not None
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    told = [each.communicate(timeout=300)[0] for each in running]
+    ended = together(edit, [(url, str(week), f"n{number}") for number in range(PROCESSES)])
 
-    assert [each.returncode for each in running] == [0] * PROCESSES
-    assert sum(map(int, told)) > 0  # they met each other
+    assert [each.code for each in ended] == [0] * PROCESSES
+    assert sum(each.result for each in ended) > 0  # they met each other
     with Session(gym) as plain:
         rows = plain.execute(select(Workout.position, Workout.name).order_by(Workout.position))
         found = [tuple(row) for row in rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -38,6 +37,7 @@ from alfred_refs.mapping.keys import EntityKey, Ref
 from alfred_refs.store import Address, DraftEdit, NewDraft
 from alfred_refs.store.schema import conversations, counters, mappings, metadata
 from tests.fix_postgres import connected
+from tests.forks import context
 from tests.models import Recipe
 from tests.postgres.backends import BETWEEN_TESTS
 
@@ -571,13 +571,11 @@ def mint_for_ever(url: str, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_processes_killed_while_minting_leave_no_gap_and_no_lock(
     narrow: Engine, database_url: str
 ) -> None:
     """Three processes are killed in the middle of their work: numbers are dense, others go on."""
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=mint_for_ever, args=(database_url, n)) for n in range(3)]
+    workers = [context().Process(target=mint_for_ever, args=(database_url, n)) for n in range(3)]
     for worker in workers:
         worker.start()
     while len(numbers(narrow)) < 300:

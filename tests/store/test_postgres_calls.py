@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from threading import Barrier
 from typing import Any, TypeVar
 
 import pytest
@@ -24,6 +23,7 @@ from alfred_refs import (
 from alfred_refs.store import Activity, Address, ChangeEntry, NewCall, NewDraft
 from tests.fix_postgres import database_like
 from tests.fix_store import Application, applied
+from tests.forks import together
 from tests.store.test_postgres import by_default
 
 T = TypeVar("T")
@@ -226,28 +226,24 @@ def test_one_of_those_who_decide_at_once_decides(application: Application) -> No
     assert application.use(lambda store: store.calls(CHAT)) == [call]
 
 
-PROCESS = """
-import sys
-from sqlalchemy import create_engine
-from alfred_refs import PostgresStore
-from alfred_refs.store import Address, NewCall
-
-name, engine = sys.argv[1], create_engine(sys.argv[2])
-store, chat, given = PostgresStore(engine), Address("chat-7", "ann"), []
-for step in range(40):
-    new = NewCall("db_update", {}, "done", "model", name, call_id=f"{name}-{step}")
-    if step % 4 == 0:
-        given.append(store.add_call(chat, new).number)
-        continue
-    with engine.connect() as connection:
-        number = store.add_call(chat, new, connection=connection).number
-        if step % 4 == 3:
-            connection.rollback()
-        else:
-            connection.commit()
-            given.append(number)
-print(*given)
-"""
+def add_calls(begin: Barrier, name: str, url: str) -> list[int]:
+    """Add forty calls in a process, and return the numbers of those that are not rolled back."""
+    engine = create_engine(url)
+    store, given = PostgresStore(engine), []
+    begin.wait()
+    for step in range(40):
+        new = NewCall("db_update", {}, "done", "model", name, call_id=f"{name}-{step}")
+        if step % 4 == 0:
+            given.append(store.add_call(CHAT, new).number)
+            continue
+        with engine.connect() as connection:
+            number = store.add_call(CHAT, new, connection=connection).number
+            if step % 4 == 3:
+                connection.rollback()
+            else:
+                connection.commit()
+                given.append(number)
+    return given
 
 
 @pytest.mark.slow
@@ -256,15 +252,10 @@ def test_processes_that_add_calls_at_once_number_them_without_gap(
 ) -> None:
     """By connections of either side, some of them rolled back; no number is given twice."""
     url = engine.url.render_as_string(hide_password=False)
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, name, url], stdout=subprocess.PIPE, text=True
-        )
-        for name in ("one", "two", "three")
-    ]
-    given = [list(map(int, process.communicate()[0].split())) for process in processes]
+    ended = together(add_calls, [(name, url) for name in ("one", "two", "three")])
+    given = [each.result for each in ended]
 
-    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert [each.code for each in ended] == [0, 0, 0]
     assert [len(each) for each in given] == [30, 30, 30]
     assert (
         sorted(number for each in given for number in each) == numbers(store) == list(range(1, 91))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from threading import Barrier
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, func, select
+from sqlalchemy import Engine, create_engine, event, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, RefRegistry, RefSession, SetupError
@@ -16,6 +14,7 @@ from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
 from tests import owned
 from tests.fix_owned import World
 from tests.fix_session import TravelLog
+from tests.forks import together
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish, Part, Serving
 
@@ -235,21 +234,22 @@ def test_a_draft_that_is_saved_meanwhile_is_answered_with_its_row(
     assert (rows(tables, Dish), rows(tables, Part)) == (1, 1)
 
 
+def create(begin: Barrier, url: str) -> Any:
+    """Save the draft with a part in a process, and return the answer."""
+    engine = create_engine(url)
+    also = [{"table": "parts", "data": {"dish_id": "gen_dish_1", "note": "salt"}}]
+    arguments = {"table": "dishes", "from_draft": "gen_dish_1", "also": also}
+    with RefSession(engine, conversation=RefRegistry(engine).conversation("chat-7")) as session:
+        begin.wait()
+        return Toolset(MODELS, expect="optional").call(session, "db_create", arguments)
+
+
 @pytest.mark.slow
 @pytest.mark.once
 def test_processes_that_save_a_draft_together_make_one_row(tables: Engine, soup: str) -> None:
     """Both are answered with it, and its children are there once."""
     url = tables.url.render_as_string(hide_password=False)
-    program = [sys.executable, "-m", "tests.tools.creator", url]
-    together = [
-        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    for process in together:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    answers = [json.loads(process.communicate()[0]) for process in together]
+    answers = [ended.result for ended in together(create, [(url,), (url,)])]
 
     assert [answer["saved"] for answer in answers] == 2 * [{soup: "dish_1"}]
     assert sorted(len(answer["also"][0]["rows"]) for answer in answers) == [0, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry
+from tests.forks import context, together
 from tests.tools.shop import processes
 from tests.tools.shop.conftest import DELETE, Rows
 
@@ -19,25 +19,17 @@ MOST_STEPS = 80
 Stored = Callable[[], Rows]
 
 
-@pytest.fixture(scope="module")
-def context() -> Any:
-    """Makes processes that have imported the package already."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([processes.__name__])
-    return context
-
-
 @pytest.fixture
 def url(shop: Engine, registry: RefRegistry) -> str:  # noqa: ARG001
     """The URL of the shop's database, where the order has a ref."""
     url = shop.url.render_as_string(hide_password=False)
-    processes.bound(url).call("chat-7", None, "db_read", {"table": "stall_orders"})
+    processes.bound(shop).call("chat-7", None, "db_read", {"table": "stall_orders"})
     return url
 
 
-def ended(context: Any, function: Callable[..., None], *arguments: Any) -> bool:
+def killed(function: Callable[..., None], *arguments: Any) -> bool:
     """Run a process; return whether it has killed itself."""
-    process = context.Process(target=function, args=arguments)
+    process = context().Process(target=function, args=arguments)
     process.start()
     process.join(60)
     assert process.exitcode in (0, -signal.SIGKILL)
@@ -51,41 +43,41 @@ def named(shop: Engine, title: str) -> int:
         return int(connection.execute(count, {"title": title}).scalar_one())
 
 
-def test_a_call_that_dies_is_done_once(context: Any, url: str, shop: Engine) -> None:
+def test_a_call_that_dies_is_done_once(url: str, shop: Engine) -> None:
     """It is in the history if it was done, and does nothing if it is repeated then."""
-    desk, found = processes.bound(url), []
+    toolset, found = processes.bound(shop), []
     for step in range(1, MOST_STEPS):
         title = f"call {step}"
         given = {"table": "stall_orders", "data": {"title": title, "lines": [{"text": "a"}]}}
-        was_killed = ended(context, processes.call, url, step, "db_create", given, title)
+        was_killed = killed(processes.call, url, step, "db_create", given, title)
         found.append(named(shop, title))
-        records = [r for r in desk.history("chat-7", limit=1) if r.arguments == given]
+        records = [r for r in toolset.history("chat-7", limit=1) if r.arguments == given]
         assert len(records) == found[-1]
 
-        desk.call("chat-7", None, "db_create", given, call_id=title)
+        toolset.call("chat-7", None, "db_create", given, call_id=title)
         assert named(shop, title) == 1
-        assert len(desk.history("chat-7", limit=MOST_STEPS)) == step
+        assert len(toolset.history("chat-7", limit=MOST_STEPS)) == step
         if not was_killed:
             break
     assert not was_killed
     assert {*found[:-1]} == {0, 1}
 
 
-def test_an_approval_that_dies_is_done_once(context: Any, url: str, shop: Engine) -> None:
+def test_an_approval_that_dies_is_done_once(url: str, shop: Engine) -> None:
     """The call waits, or is done; whoever approves it then has it done once."""
-    desk, found = processes.bound(url, lambda _: True), []
+    toolset, found = processes.bound(shop, lambda _: True), []
     for step in range(1, MOST_STEPS):
         title = f"approval {step}"
         given = {"table": "stall_orders", "data": {"title": title, "lines": [{"text": "a"}]}}
-        number = desk.call("chat-7", None, "db_create", given).pending or 0
-        was_killed = ended(context, processes.approve, url, step, number)
+        number = toolset.call("chat-7", None, "db_create", given).pending or 0
+        was_killed = killed(processes.approve, url, step, number)
         found.append(named(shop, title))
-        [record] = desk.history("chat-7", limit=1)
+        [record] = toolset.history("chat-7", limit=1)
         assert record.state == ("done" if found[-1] else "waiting")
 
-        assert not desk.approve("chat-7", None, number, by="bob").failed
+        assert not toolset.approve("chat-7", None, number, by="bob").failed
         assert named(shop, title) == 1
-        [record] = desk.history("chat-7", limit=1)
+        [record] = toolset.history("chat-7", limit=1)
         assert (record.state, len(record.changes)) == ("done", 2)
         if not was_killed:
             break
@@ -93,19 +85,19 @@ def test_an_approval_that_dies_is_done_once(context: Any, url: str, shop: Engine
     assert {*found[:-1]} == {0, 1}
 
 
-def test_an_undo_that_dies_is_done_once(context: Any, url: str, stored: Stored) -> None:
+def test_an_undo_that_dies_is_done_once(url: str, shop: Engine, stored: Stored) -> None:
     """All of it is done and in the history, or nothing of it."""
-    desk, found = processes.bound(url), []
+    toolset, found = processes.bound(shop), []
     before = stored()
     for step in range(1, MOST_STEPS):
-        assert not desk.call("chat-7", None, "db_delete", DELETE).failed
-        deleted, number = stored(), desk.history("chat-7", limit=1)[0].call
-        was_killed = ended(context, processes.undo, url, step, number)
+        assert not toolset.call("chat-7", None, "db_delete", DELETE).failed
+        deleted, number = stored(), toolset.history("chat-7", limit=1)[0].call
+        was_killed = killed(processes.undo, url, step, number)
         assert stored() in (before, deleted)
         found.append(stored() == before)
-        assert (desk.history("chat-7", limit=1)[0].tool == "undo") is found[-1]
+        assert (toolset.history("chat-7", limit=1)[0].tool == "undo") is found[-1]
 
-        refusal = desk.undo("chat-7", call=number, by="bob").refusal
+        refusal = toolset.undo("chat-7", call=number, by="bob").refusal
         assert (refusal is not None) is found[-1]
         assert stored() == before
         if not was_killed:
@@ -115,30 +107,22 @@ def test_an_undo_that_dies_is_done_once(context: Any, url: str, stored: Stored) 
 
 
 @pytest.mark.parametrize("tool", ["db_create", "db_delete"])
-def test_processes_that_approve_at_once(context: Any, url: str, shop: Engine, tool: str) -> None:
+def test_processes_that_approve_at_once(url: str, shop: Engine, tool: str) -> None:
     """One of them does it, and all get its answer."""
-    desk = processes.bound(url, lambda _: True)
-    barrier, answers = context.Barrier(2), context.Queue()
-    for turn in range(5):
+    toolset = processes.bound(shop, lambda _: True)
+    for turn in range(3):
         title = f"together {turn}"
         given: Any = {"table": "stall_orders", "data": {"title": title}}
-        number = desk.call("chat-7", None, "db_create", given).pending or 0
+        number = toolset.call("chat-7", None, "db_create", given).pending or 0
         if tool == "db_delete":
-            [ref] = desk.approve("chat-7", None, number, by="ann").value["rows"]
+            [ref] = toolset.approve("chat-7", None, number, by="ann").value["rows"]
             only = [{"field": "id", "op": "=", "value": ref["id"]}]
             given = {"table": "stall_orders", "filters": only}
-            number = desk.call("chat-7", None, "db_delete", given).pending or 0
-        arguments = (url, barrier, answers, number)
-        others = [
-            context.Process(target=processes.approve_together, args=arguments) for _ in range(2)
-        ]
-        for other in others:
-            other.start()
-        first, second = (answers.get(timeout=60) for _ in others)
-        for other in others:
-            other.join()
+            number = toolset.call("chat-7", None, "db_delete", given).pending or 0
+        ended = together(processes.approve_together, [(url, number), (url, number)])
+        first, second = (each.result for each in ended)
         assert first == second
         assert "error" not in first
         assert named(shop, title) == (tool == "db_create")
-        [record] = desk.history("chat-7", limit=1)
+        [record] = toolset.history("chat-7", limit=1)
         assert (record.state, len(record.changes)) == ("done", 1)
