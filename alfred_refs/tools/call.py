@@ -432,6 +432,7 @@ class Call:
         conversation: the session's view of its conversation.
         supervisor: decides whether a write is committed; `None` to commit every write.
         exact: values of rows that Python cannot represent.
+        drafts: the drafts that were read, by ref, so that none is read twice.
         visibility: rows that read hooks hide.
     """
 
@@ -440,6 +441,7 @@ class Call:
     conversation: SessionConversation
     supervisor: Supervisor | None = None
     exact: ExactValues = field(default_factory=ExactValues)
+    drafts: dict[str, Draft] = field(default_factory=dict)
     visibility: Visibility = field(init=False)
 
     def __post_init__(self) -> None:
@@ -454,6 +456,7 @@ class Call:
         Raises:
             HeldBackError: the supervisor rolls the call back.
         """
+        self.drafts.clear()  # of an earlier attempt
         seconds, supervisor = self.setting.limits.seconds, self.supervisor
         if supervisor is None or not writes:
             with transaction(self.session, seconds, writes=writes):
@@ -491,8 +494,19 @@ class Call:
         """
         candidates = dict.fromkeys(texts) if self.setting.drafts else ()
         refs = [text for text in candidates if parse_draft_ref(text)]
-        drafts = self.conversation.read_drafts(refs, entity) if refs else []
-        return {draft.ref: draft for draft in drafts if draft.state == "pending"}
+        return {d.ref: d for d in self.read_drafts(refs, entity) if d.state == "pending"}
+
+    def read_drafts(self, refs: Sequence[str], entity: str) -> list[Draft]:
+        """Return drafts of an entity: at most one round trip, none for those read before.
+
+        Raises:
+            BadRefError: a ref is unknown, discarded, or of another entity.
+        """
+        known = [self.drafts[ref] for ref in refs if ref in self.drafts]
+        if len(known) < len(refs) or any(draft.entity != entity for draft in known):
+            known = self.conversation.read_drafts(refs, entity)
+            self.drafts.update({draft.ref: draft for draft in known})
+        return known
 
     def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
         """Return the refs of saved rows, minting missing ones: at most one round trip.

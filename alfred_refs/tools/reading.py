@@ -334,9 +334,10 @@ class Reader:
         bound = self._ask_hooks(reading, bound)
         if semantic is not None and reading.keys is None and not reading.empty:
             raise no_semantic_search(table.name)
-        if bound is not refs.bound:
+        if reading.arguments is not asked:
             check_budget(reading.arguments, table, self._setting.max_written)
             totals = self._totals(reading.arguments, table)
+        if reading.arguments is not asked or bound != refs.bound:
             refs = self._resolve_filters(reading.arguments, bound, totals, cursor)
         if totals is not None:
             return TotalsReader(self._call).answer(reading, bound, totals, refs.keys)

@@ -446,7 +446,7 @@ class Creator(Writer):
         found: dict[str, Draft] = {}
         for each, table in zip(given, tables, strict=True):
             if each.drafts:
-                read = self._call.conversation.read_drafts(each.drafts, table.entity)
+                read = self._call.read_drafts(each.drafts, table.entity)
                 check_draft_class(table, read, self._setting.tables)
                 found |= {draft.ref: draft for draft in read}
         return found

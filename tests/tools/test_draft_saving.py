@@ -397,6 +397,25 @@ def test_saving_costs_little(
     assert store.trips == ["read_drafts", "refer"]
 
 
+def test_a_draft_is_read_once_for_its_label_and_its_content(
+    session: RefSession, conversation: Conversation, store: TravelLog
+) -> None:
+    """`expect` and the write use the same reading of it."""
+    soup = conversation.draft(Dish, {"name": "Soup"}).ref
+    toolset = Toolset(MODELS)
+    for tool, arguments in (
+        (
+            "db_update",
+            {"filters": [{"field": "id", "op": "=", "value": soup}], "data": {"servings": 2}},
+        ),
+        ("db_create", {"from_draft": soup}),
+    ):
+        store.trips.clear()
+        asked = {"table": "dishes", "expect": {"name": "Soup"}, **arguments}
+        assert toolset.call(session, tool, asked).get("count") == 1, tool
+        assert store.trips.count("read_drafts") == 1
+
+
 class Inside(Hooks):
     """Looks at parts, wherever they are made."""
 

@@ -321,6 +321,30 @@ def test_a_question_of_a_hook_may_name_rows_with_several_key_columns(session: Re
         assert toolset.call(session, "db_read", {"table": "servings"})["count"] == count
 
 
+class Adding(Hooks):
+    """Adds a filter to the list in the arguments of a read."""
+
+    def __init__(self, only: FilterClause) -> None:
+        self._only = only
+
+    def before_read(self, read: Reading) -> None:
+        """Add it, without replacing the arguments."""
+        read.arguments.filters.append(self._only)
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_hook_may_add_a_filter_with_a_ref_in_place(session: RefSession) -> None:
+    """The ref is resolved, as in arguments that a hook replaces."""
+    [first, *_] = Toolset(MODELS).call(session, "db_read", {"table": "dishes"})["rows"]
+    only = FilterClause(field="id", op="=", value=first["id"])
+    toolset = Toolset(MODELS, hooks={Dish: [Adding(only)]})
+    for more in ({"columns": ["name"]}, {"columns": ["count(*)"]}):
+        answer = toolset.call(session, "db_read", {"table": "dishes", "filters": [], **more})
+        rows = answer.get("rows") or answer["totals"]
+        assert len(rows) == 1
+        assert rows[0].get("count(*)", 1) == 1
+
+
 # Mistakes of hooks in what no model sees
 
 
