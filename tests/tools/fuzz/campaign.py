@@ -12,7 +12,7 @@ from sqlalchemy import event, select
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
-from alfred_refs.tools.arguments import parse_arguments, repair_arguments
+from alfred_refs.tools.arguments import Repair, arguments_type
 from alfred_refs.tools.tables import ToolTable
 from tests.tools.fuzz import lists
 from tests.tools.fuzz.calls import Caller
@@ -205,7 +205,7 @@ class Round:
     ) -> Iterator[str]:
         held = self._held if self._world.is_same() else self._drafts.held()
         try:
-            arguments = repair_arguments(parse_arguments(arguments))
+            arguments = Repair().arguments(arguments, arguments_type(tool))
         except ToolError:
             arguments = {}
         name = arguments.get("table") if isinstance(arguments, dict) else None
@@ -233,7 +233,7 @@ class Round:
     def _judged(self, tool: str, arguments: Any, answer: Any) -> Iterator[str]:
         after = self._rows if self._world.is_same() else self._world.rows()
         try:
-            given = repair_arguments(parse_arguments(arguments))
+            given = Repair().arguments(arguments, arguments_type(tool))
         except ToolError:
             given = {}
         name = given.get("table") if isinstance(given, dict) else None
