@@ -313,15 +313,15 @@ class BadRefError(RefError):
 
     def _remedy(self) -> str:
         if self.near is not None:
-            return f"did you mean {self._named(self.near)}? {self._known()}"
-        return self._known()
+            return f"did you mean {self._quoted(self.near)}? {self._known_text()}"
+        return self._known_text()
 
-    def _known(self) -> str:
+    def _known_text(self) -> str:
         if not self.known:
             return "none is known in this conversation; read some first"
-        return "known: " + ", ".join(map(self._named, self.known))
+        return "known: " + ", ".join(map(self._quoted, self.known))
 
-    def _named(self, ref: str) -> str:
+    def _quoted(self, ref: str) -> str:
         label = self.labels.get(ref)
         return repr(ref) if label is None else f'{ref!r} ("{_inert(label)}")'
 
@@ -466,8 +466,8 @@ class UnknownDraftError(DraftRefError):
         what = "draft" if self.expected is None else f"draft of entity {self.expected!r}"
         return f"{self.ref!r} is not a known {what}; {self._remedy()}"
 
-    def _known(self) -> str:
-        return _pending(self, super()._known())
+    def _known_text(self) -> str:
+        return _pending(self, super()._known_text())
 
 
 class DiscardedDraftError(DraftRefError):
@@ -487,8 +487,8 @@ class DiscardedDraftError(DraftRefError):
     def _error_text(self) -> str:
         return f"{self.ref!r} was discarded and cannot be used; {self._remedy()}"
 
-    def _known(self) -> str:
-        return _pending(self, super()._known())
+    def _known_text(self) -> str:
+        return _pending(self, super()._known_text())
 
 
 class SavedDraftError(DraftRefError):

@@ -174,7 +174,7 @@ class AlternateKeys:
         rows: Sequence[Key],
         build_error: Callable[[str, str], GoneRefError],
     ) -> list[Key]:
-        """Return primary keys with values in place of those that are wanted as alternate keys.
+        """Return the keys of refs: the unique value if it is wanted, or else the primary key.
 
         Args:
             wanted: the refs, each with the entity or `space` that it is wanted for.

@@ -227,9 +227,9 @@ class Caches:
     def next_after(self, cache: RefCache, shown: Iterable[EntityKey]) -> RefCache:
         """Return the cache with which a session continues.
 
-        That is the current one, unless the refs that the session takes with it would fill it by
-        half: copying them must be worth while. The keys that the session's instances show have
-        their refs in it, unless the conversation was forgotten.
+        That is the current one, or a new one if the session's refs would fill more than half of
+        it, because the session would have to copy them again soon. The refs that the session's
+        instances show are in it, unless the conversation was forgotten.
         """
         with self._lock:
             refs = [] if cache.forgotten else [(*pair, cache.ref_of(*pair)) for pair in shown]

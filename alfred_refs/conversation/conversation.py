@@ -119,7 +119,7 @@ class ActivityMap(DraftMap):
         Raises:
             BadRefError: one is not known.
         """
-        self._store.demote(self._address, self._known(refs))
+        self._store.demote(self._address, self._parse_known(refs))
 
     def drop(self, refs: Iterable[str]) -> None:
         """Delete the activity of rows, and the reasons for which they are retained.
@@ -132,10 +132,10 @@ class ActivityMap(DraftMap):
         Raises:
             BadRefError: one is not known.
         """
-        self._store.drop(self._address, self._known(refs))
+        self._store.drop(self._address, self._parse_known(refs))
 
-    def _known(self, refs: Iterable[str]) -> list[Ref]:
-        """Return refs, of gone rows too; raise if one is not known."""
+    def _parse_known(self, refs: Iterable[str]) -> list[Ref]:
+        """Parse refs, including refs of deleted rows; raise if one is not known."""
         refs = list(dict.fromkeys(refs))
         known = self.known_keys(refs)
         self.resolve_all([ref for ref in refs if ref not in known])
@@ -178,7 +178,7 @@ class ActivityMap(DraftMap):
         return self._store.steps(self._address, turns, self._working_turn)
 
     def labels_of(self, refs: Iterable[str]) -> dict[str, str | None]:
-        """Return the labels of refs that are known, of rows, gone or not, and of drafts.
+        """Return the labels of known refs, of rows that exist or not, and of drafts.
 
         Args:
             refs: any texts; those that are not known refs are left out of the result.
@@ -458,7 +458,7 @@ class Calls:
         self._address = address
         self._turn = turn
 
-    def shared(self, connections: Iterable[Connection]) -> Connection | None:
+    def shared_connection(self, connections: Iterable[Connection]) -> Connection | None:
         """Return the connection in whose transaction calls can be stored, if there is one."""
         return next((each for each in connections if self._store.is_on(each)), None)
 

@@ -173,7 +173,7 @@ def _server_default(column: Column[Any], schema: str | None = None) -> ColumnEle
 class RowFinder(Protocol):
     """Looks for the rows of drafts."""
 
-    def committed(self, pairs: Iterable[EntityKey]) -> bool:
+    def are_committed(self, pairs: Iterable[EntityKey]) -> bool:
         """Return whether rows of these keys, if they are found, are committed."""
         ...
 
@@ -200,7 +200,7 @@ class StoredRowFinder:
         self._store = store
         self._entities = entities
 
-    def committed(self, _: Iterable[EntityKey]) -> bool:
+    def are_committed(self, _: Iterable[EntityKey]) -> bool:
         """Return True: the store queries in a transaction of its own."""
         return True
 
@@ -239,7 +239,7 @@ def reconcile_drafts(
     }
     existing = rows.existing(reserved) if reserved else []
     saved = [reserved[pair] for pair in existing]
-    if saved and rows.committed(existing):
+    if saved and rows.are_committed(existing):
         store.confirm_drafts(address, saved)
     # `row` is set for drafts that the store has as saved only
     return {**drafts, **{ref: replace(drafts[ref], state="saved", row=None) for ref in saved}}

@@ -287,7 +287,7 @@ class DraftMap(RefMap):
         if edits and len(edits) == len(contents):
             edited = self._store.edit_drafts(self._address, edits, self._working_turn)
         if len(edited) < len(contents):
-            raise self._telemetry.refused(self.id, self._edit_error([*contents], versions))
+            raise self._telemetry.record_refusal(self.id, self._edit_error([*contents], versions))
         reserved = {ref: entry for ref, entry in edited.items() if entry.key is not None}
         reconciled = self._reconcile(reserved) if reserved else {}  # their rows may exist by now
         for ref in reconciled:
@@ -416,7 +416,7 @@ class DraftMap(RefMap):
         entry = None if ref is None else entries.get(ref)
         if entry is None or entry.state == "discarded" or entity not in (None, entry.ref.entity):
             error = bad_draft_error(text, ref, entry, entity, self._suggestions())
-            raise self._telemetry.refused(self.id, error)
+            raise self._telemetry.record_refusal(self.id, error)
         return entry
 
     def _pending_entry(self, text: str, entries: Mapping[Ref, DraftEntry]) -> DraftEntry:
@@ -424,7 +424,7 @@ class DraftMap(RefMap):
         entry = self._usable_entry(text, entries)
         if entry.state == "saved":
             error = SavedDraftError(text, str(self._to_draft(entry).saved))
-            raise self._telemetry.refused(self.id, error)
+            raise self._telemetry.record_refusal(self.id, error)
         return entry
 
     def _to_draft(self, entry: DraftEntry, *, keys: bool = False) -> Draft:

@@ -512,7 +512,7 @@ def _first_error(error: ValidationError) -> ExportFormatError:
 
 
 def _path_part(part: Any) -> str:
-    """Return a step of a path; text that cannot be the name of a field may be a key."""
+    """Return a step of a path for an error, without text that may be a key."""
     if isinstance(part, int):
         return f"[{part}]"
     return f".{part}" if _FIELD.fullmatch(part) else ".(unnamed)"

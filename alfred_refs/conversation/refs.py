@@ -272,7 +272,7 @@ class RefMap:
                 draft = None if ref is None else drafts.get(ref)
                 # not bound to a local name: the error's traceback and this frame would form a
                 # reference cycle
-                raise self._telemetry.refused(
+                raise self._telemetry.record_refusal(
                     self.id, bad_ref_error(text, ref, entry, expected, suggestions, draft=draft)
                 )
         durable = [e for e in entries.values() if not e.ref.draft and back.get(_pair(e), True)]
@@ -425,7 +425,7 @@ class RefMap:
         known, _ = self._suggestions().for_text(ref, parse_ref(ref), entity)
         known.pop(ref, None)
         error = GoneRefError(ref, entity, known, None, "was deleted")
-        return self._telemetry.refused(self.id, error)
+        return self._telemetry.record_refusal(self.id, error)
 
     def unknown_error(self, text: str, entity: str | None) -> UnknownRefError:
         """Return the error for a text that cannot be resolved, with refs that it may mean.
@@ -433,7 +433,7 @@ class RefMap:
         The text may still have the form of a ref.
         """
         known, near = self._suggestions().for_text(text, parse_ref(text), entity)
-        return self._telemetry.refused(self.id, UnknownRefError(text, entity, known, near))
+        return self._telemetry.record_refusal(self.id, UnknownRefError(text, entity, known, near))
 
     def _suggestions(self) -> Suggestions:
         return Suggestions(self._address, self._store)

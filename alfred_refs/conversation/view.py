@@ -423,7 +423,7 @@ class SessionConversation(ActivityMap):
         for ref in refs:
             if ref in self.saving:
                 error = SavedDraftError(ref, self.refer_pairs([self.saving[ref]])[0])
-                raise self._telemetry.refused(self.id, error)
+                raise self._telemetry.record_refusal(self.id, error)
 
     def end_saving(
         self, saved: Collection[str], labels: Mapping[EntityKey, str] = NO_LABELS
@@ -440,7 +440,7 @@ class SessionConversation(ActivityMap):
         """
         pairs = [self.saving[ref] for ref in saved]
         self.saving.clear()
-        if not pairs or not self.row_finder.committed(pairs):
+        if not pairs or not self.row_finder.are_committed(pairs):
             return ()
         self.confirm_drafts(saved)
         new = {p: labels[p] for p in pairs if p in labels and self._own_cache.ref_of(*p) is None}

@@ -374,7 +374,7 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     bases = () if python is None else python.__mro__
     make = next((_BY_PYTHON_TYPE[each] for each in bases if each in _BY_PYTHON_TYPE), None)
     if isinstance(type_, TypeDecorator) and (make is None or python not in _BY_PYTHON_TYPE):
-        return _decorated(type_)
+        return _values_of_decorated(type_)
     if make is None:
         return _opaque()
     stored = stored_type(type_)
@@ -398,7 +398,7 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     )
 
 
-def _decorated(type_: TypeDecorator[Any]) -> Values:
+def _values_of_decorated(type_: TypeDecorator[Any]) -> Values:
     """Return the values of a custom type of unknown Python type: the values of its `impl`."""
     values = values_of(type_.impl_instance, None)
     python = python_type_of(type_.impl_instance)

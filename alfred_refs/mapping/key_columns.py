@@ -167,7 +167,7 @@ class KeyColumn:
         """Whether each value is text if `as_text`, and no text otherwise."""
         return self.key_type != "string" and not self.array and self.alternate is None
 
-    def converted(self, value: Any) -> Any:
+    def convert(self, value: Any) -> Any:
         """Return a value of another Python type in the column's, if it spells a key."""
         text = str(value)
         if self.key_type == "uuid":
@@ -361,13 +361,13 @@ def with_keys(column: KeyColumn, value: Any, keys: Mapping[tuple[str, str | None
     if not texts_in(column, value):
         return value
 
-    def resolved(item: Any) -> Any:
+    def resolve(item: Any) -> Any:
         if column.array and isinstance(item, list | tuple | set):
-            return [resolved(inner) for inner in item]
+            return [resolve(inner) for inner in item]
         text = column.ref_text(item)
         return item if text is None else column.from_key(keys[text, column.space])
 
-    return resolved(value)
+    return resolve(value)
 
 
 # Entity names
@@ -448,7 +448,9 @@ class EntityNames:
         mapper = sqla.mapper_of_table(table)
         if mapper is None:
             override = self._override_for(table.fullname)
-            self._assign(table, _joined(singular(table.name)) if override is None else override)
+            self._assign(
+                table, _join_digits(singular(table.name)) if override is None else override
+            )
             return
         before = WeakKeyDictionary(self._names), WeakValueDictionary(self._tables)
         try:
@@ -467,7 +469,7 @@ class EntityNames:
 
         class_ = root_of(mapper).class_
         override = self._override_for(class_, table.fullname)
-        declared = class_.__dict__.get("__ref_name__", _joined(to_snake(class_.__name__)))
+        declared = class_.__dict__.get("__ref_name__", _join_digits(to_snake(class_.__name__)))
         return declared if override is None else override
 
     def _override_for(self, *items: type[Any] | str) -> str | None:
@@ -490,7 +492,7 @@ class EntityNames:
         self._names[table] = name
 
 
-def _joined(name: str) -> str:
+def _join_digits(name: str) -> str:
     """Return a derived name with its last digits in its last word: `unit_2` would be a ref."""
     return re.sub(r"_+(\d+)$", r"\1", name)
 

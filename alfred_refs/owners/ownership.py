@@ -139,7 +139,7 @@ def _read_mapper(
             columns = cast("list[Column[Any]]", attribute.columns)
             column = next((c for c in columns if c.table is table), None)
             if column is None:
-                found[table] = _inherited(mapper, table)
+                found[table] = _inherited_belonging(mapper, table)
                 continue
             name_of_parameter = f"alfred_owner_{len(found)}_{table.name}"
             parameter = BindParameter(name_of_parameter, None, type_=column.type)
@@ -194,7 +194,7 @@ def _by_relationship(
         for ours, theirs in relationship.local_remote_pairs
     ]
     if any(ours.table is not table for ours, _ in pairs):
-        return _inherited(mapper, table)
+        return _inherited_belonging(mapper, table)
     if not _is_one_row([theirs for _, theirs in pairs]):
         raise OwnershipError(
             f"{relationship} may lead to several rows: its remote columns are not unique",
@@ -220,7 +220,7 @@ def _is_one_row(columns: Collection[Column[Any]]) -> bool:
     return any(each and each <= set(columns) for each in unique)
 
 
-def _inherited(mapper: Mapper[Any], table: Table) -> Belonging:
+def _inherited_belonging(mapper: Mapper[Any], table: Table) -> Belonging:
     """Return the rule of a joined subclass's table: a row has the owner of its row in the base."""
     own = next(each for each in mapper.iterate_to_root() if each.local_table is table)
     if own.inherits is None or own.inherit_condition is None:
@@ -390,7 +390,7 @@ class Ownership:
         return belonging is not None and belonging.shared
 
     def attribute(self, model: Model) -> str | None:
-        """Return the name of the attribute that has the owner: it is filled in, and never written.
+        """Return the name of the attribute that has the owner, which sessions fill in.
 
         It is `None` where another row decides, or where rows have no owner.
         """

@@ -99,8 +99,8 @@ class WriteGuard:
             UnconfinedError: the ownership does not know a class.
         """
         session = self._session
-        new = self._guarded(map(sqla.state_of, session.new))
-        persistent = self._guarded(map(sqla.state_of, (*session.dirty, *session.deleted)))
+        new = self._select_guarded(map(sqla.state_of, session.new))
+        persistent = self._select_guarded(map(sqla.state_of, (*session.dirty, *session.deleted)))
         for state in new:
             self._set_owner(state)
         self._check(new, persistent)
@@ -111,7 +111,7 @@ class WriteGuard:
         Raises:
             ForeignRowError: as for `before_flush`; the flush is rolled back.
         """
-        saved, deleted = map(self._guarded, sqla.flushed_states(flush))
+        saved, deleted = map(self._select_guarded, sqla.flushed_states(flush))
         self._confinement.owned_pending.clear()
         new = [state for state in saved if state.key is None]
         late = [state for state in saved if state.key is not None]
@@ -135,7 +135,7 @@ class WriteGuard:
             self._set_owner(state)
         self._check(new, [state for state in states if state.key is not None], are_sent=True)
 
-    def _guarded(self, states: Iterable[State]) -> list[State]:
+    def _select_guarded(self, states: Iterable[State]) -> list[State]:
         only = self._only
         return [state for state in states if only is None or state in only]
 
@@ -539,7 +539,7 @@ class _Target:
             row = dict(zip(self.table.columns.keys(), row, strict=False))
         return {self.key(name): value for name, value in row.items()}
 
-    def sent(self, parameters: Mapping[str, Any], position: int) -> Record:
+    def sent_values(self, parameters: Mapping[str, Any], position: int) -> Record:
         """Return the values of one row of a multi-row VALUES, by the keys of its columns.
 
         SQLAlchemy names their parameters `name_m0`, `name_m1`, ...; for defaults of the first row
@@ -589,7 +589,7 @@ def _records(
     }
     for row in rows:
         for position, each in enumerate(many):
-            record = target.record(each) | target.sent(row, position)
+            record = target.record(each) | target.sent_values(row, position)
             yield _plain_record(record, row), statement.is_insert
         if not many:
             yield _plain_record(single | target.record(row), row), statement.is_insert

@@ -69,8 +69,8 @@ class RefDisplay(Protocol):
         """Return the value that an attribute keeps when the program sets it."""
         ...
 
-    def refreshed(self, state: Any, names: Iterable[str] | None) -> None:
-        """Forget which rows the alternate keys in attributes, or in all, belonged to."""
+    def forget_rows(self, state: Any, names: Iterable[str] | None) -> None:
+        """Forget the rows of the alternate keys in attributes; `None` for all attributes."""
         ...
 
 
@@ -168,7 +168,7 @@ def instrument(class_: type[Any], names: Iterable[str]) -> None:
         if type(attribute) is InstrumentedAttribute:
             attribute.__class__ = RefAttribute
         elif type(getattr(attribute, "descriptor", None)) is property:
-            attribute.descriptor = _guarded(attribute)
+            attribute.descriptor = _guarded_composite(attribute)
     instrument_dictionaries(class_)
     if not event.contains(class_, "pickle", _on_pickle):
         event.listen(class_, "pickle", _on_pickle, raw=True)
@@ -179,7 +179,7 @@ class _GuardedComposite(property):
     """The getter and setter of a `composite()` whose value would show keys."""
 
 
-def _guarded(attribute: Any) -> _GuardedComposite:
+def _guarded_composite(attribute: Any) -> _GuardedComposite:
     """Return the property of a composite attribute, whose getter calls the boundary first."""
     original = attribute.descriptor
 
@@ -206,7 +206,7 @@ def is_set(state: State, name: str) -> bool:
 def _on_refresh(state: State, _: object, names: Iterable[str] | None) -> None:
     boundary: RefDisplay | None = getattr(state, BOUNDARY, None)
     if boundary is not None:
-        boundary.refreshed(state, names)
+        boundary.forget_rows(state, names)
 
 
 # Arrays
@@ -283,7 +283,7 @@ class PickledRefs:
         """Return the value unchanged: a ref stays a string until a session resolves it."""
         return value
 
-    def refreshed(self, _: State, __: Iterable[str] | None) -> None:
+    def forget_rows(self, _: State, __: Iterable[str] | None) -> None:
         """Do nothing: the refs of alternate keys are in the pickle."""
 
 

@@ -485,7 +485,7 @@ class SessionRows:
         self._session = weakref.ref(session)
         self._entities = entities
 
-    def committed(self, pairs: Iterable[EntityKey]) -> bool:
+    def are_committed(self, pairs: Iterable[EntityKey]) -> bool:
         """Return whether no transaction outside of the session can roll the rows back."""
         session = self._session()
         mappers = [self._mapper(entity) for entity in by_entity(pairs)]

@@ -169,7 +169,7 @@ class PendingRefs:
 
     # Attributes of instances
 
-    def unresolved(
+    def unresolved_values(
         self, state: State, names: Container[str] | None = None
     ) -> list[AttributeValue]:
         """Return the attributes of an instance that have refs, all or only these names."""
@@ -182,12 +182,14 @@ class PendingRefs:
 
     def resolve_now(self, states: Iterable[State], names: Container[str] | None = None) -> None:
         """Put keys in place of refs in the attributes of instances, all or only these names."""
-        self._set(self._with_keys(v for state in states for v in self.unresolved(state, names)))
+        self._set(
+            self._with_keys(v for state in states for v in self.unresolved_values(state, names))
+        )
 
     @contextmanager
     def keys_during_merge(self, states: Iterable[State]) -> Iterator[None]:
         """Put keys in place of refs inside the `with`, in instances that are merged."""
-        values = [value for state in states for value in self.unresolved(state)]
+        values = [value for state in states for value in self.unresolved_values(state)]
         self._set(self._with_keys(values))
         try:
             yield
@@ -203,7 +205,7 @@ class PendingRefs:
 
     def add_all(self, state: State, names: Container[str] | None = None) -> None:
         """Let the refs in attributes, all or only these names, wait for the next flush."""
-        unresolved = {value.name for value in self.unresolved(state, names)}
+        unresolved = {value.name for value in self.unresolved_values(state, names)}
         if unresolved:
             state.__dict__[_UNRESOLVED] = unresolved
             self._states[state] = None
@@ -211,7 +213,7 @@ class PendingRefs:
     def waiting(self) -> list[AttributeValue]:
         """Return the attributes of the session's instances whose refs wait for the flush."""
         states = self._own_states()
-        return [value for s in states for value in self.unresolved(s, unresolved_names(s))]
+        return [value for s in states for value in self.unresolved_values(s, unresolved_names(s))]
 
     def resolve(self, waiting: Iterable[AttributeValue]) -> list[State]:
         """Put keys in place of what `waiting()` returned, and return the instances' states."""
@@ -475,7 +477,7 @@ class LabelledClasses(WeakSet[type[Any]]):
                     labels[pair] = source.of(state.dict)
         self._conversation.note_labels({p: each for p, each in labels.items() if each is not None})
 
-    def changed(self, instances: Iterable[object]) -> dict[EntityKey, str]:
+    def changed_labels(self, instances: Iterable[object]) -> dict[EntityKey, str]:
         """Return the labels that a flush has changed."""
         changed: dict[EntityKey, str] = {}
         for state, keys, source in self._among(map(sqla.state_of, instances)):
@@ -632,12 +634,12 @@ class Boundary:
         if not flushing:
             self.pending.add_all(state, names)
             return []
-        attributes = self.pending.unresolved(state, names)
+        attributes = self.pending.unresolved_values(state, names)
         self.pending.resolve_now([state], names)
         return attributes
 
     def resolve_at_once(self, state: State) -> None:
-        """Put keys in place of the waiting refs of an instance that is about to load by them.
+        """Put keys in place of an instance's waiting refs, before it loads relationships by them.
 
         Raises:
             BadRefError: one cannot be used.
@@ -663,7 +665,7 @@ class Boundary:
             for name, column in columns:
                 value = values.get(name)
                 if value is not None and isinstance(value, str) is not column.as_text:
-                    values[name] = column.converted(value)
+                    values[name] = column.convert(value)
 
     def leave(self, state: State) -> None:
         """Note that an instance has no row: rolled back, deleted, or expunged before its flush.
@@ -700,8 +702,8 @@ class Boundary:
             self.enter(state)
         self._keys.remember_rows(self._keys.alternates(states))
 
-    def refreshed(self, state: State, names: Iterable[str] | None) -> None:
-        """Forget which rows the alternate keys in attributes, or in all, belonged to."""
+    def forget_rows(self, state: State, names: Iterable[str] | None) -> None:
+        """Forget the rows of the alternate keys in attributes; `None` for all attributes."""
         rows = _rows_by_attribute(state)
         for name in list(rows) if names is None else list(names):
             rows.pop(name, None)
@@ -875,7 +877,7 @@ class Boundary:
             self._instances.forget_dropped()
         self._fetched = len(self.loaded)
 
-    def minted(self, chunks: Iterator[Rows], *, other_bind: bool = False) -> Iterator[Rows]:
+    def mint_chunks(self, chunks: Iterator[Rows], *, other_bind: bool = False) -> Iterator[Rows]:
         """Yield chunks of rows once refs are minted for all instances that were loaded with them.
 
         `selectinload()` fetches inside the fetch of a chunk. The outermost mints for all, so that

@@ -195,7 +195,7 @@ class MissingRows:
             if primary is not None:
                 self.check(column.entity, Identity([primary], [column]), keys)
 
-    def restored(self, pairs: Iterable[EntityKey]) -> dict[EntityKey, bool]:
+    def find_restored(self, pairs: Iterable[EntityKey]) -> dict[EntityKey, bool]:
         """Return which rows exist that did not: one statement for each entity.
 
         Returns:
@@ -214,7 +214,7 @@ class MissingRows:
                 restored |= {(entity, key): is_certain for key in result.existing}
         return restored
 
-    def deleted(self, identity: Identity, keys: Iterable[Key]) -> list[Key]:
+    def find_deleted(self, identity: Identity, keys: Iterable[Key]) -> list[Key]:
         """Return which rows are deleted for certain, if this transaction is committed."""
         wanted = list(keys)
         result = self._look_up(identity, wanted)
@@ -232,14 +232,16 @@ class MissingRows:
             return False
 
     def _look_up(self, identity: Identity, keys: Iterable[Key]) -> _LookupResult:
-        """Select rows, and in the same snapshot how reliable that is."""
+        """Select rows by their keys, and in the same snapshot how reliable the result is."""
         columns, table = identity.columns, identity.columns[0].table
         each = [zip(columns, identity.values_of(key), strict=True) for key in keys]
         criterion = or_(*(and_(*(column == value for column, value in pairs)) for pairs in each))
         bind = self._bind(table)
-        doubts = self._doubts(table, bind.dialect).subquery()
-        # an outer join from the one row of doubts: it is there if no row is found
-        statement = select(doubts, *columns).select_from(doubts.outerjoin(table, criterion))
+        reliability = self._reliability(table, bind.dialect).subquery()
+        # an outer join from the one row of `reliability`, which is there if no row is found
+        statement = select(reliability, *columns).select_from(
+            reliability.outerjoin(table, criterion)
+        )
         # on the connection, so that no `do_orm_execute` listener of the application changes it
         with sqla.unconfined_lookup(self.session):
             connection = self.session.connection(bind_arguments={"bind": bind})
@@ -247,7 +249,7 @@ class MissingRows:
         existing = [values for _, _, _, *values in rows if None not in values]
         return _LookupResult({identity.key_of(values) for values in existing}, *rows[0][:3])
 
-    def _doubts(self, table: Table, dialect: Dialect) -> Select[bool, bool, bool]:
+    def _reliability(self, table: Table, dialect: Dialect) -> Select[bool, bool, bool]:
         """Select whether rows may be hidden, and whether a missing row stays missing.
 
         Row-level security, a view and a replica may hide rows. A row may appear when another

@@ -82,7 +82,7 @@ class ErrorRedaction:
         is_disconnected: whether a connection was lost in this transaction: the server may have
             committed it or not.
         has_errors: whether the driver has raised an error in this transaction.
-        connections: those that the session works on.
+        connections: the connections that the session works on.
     """
 
     def __init__(self, boundary: Boundary) -> None:
@@ -109,7 +109,7 @@ class ErrorRedaction:
             vars(connection)[_SESSIONS] = tuple(each for each in sessions if each is not self)
         self.connections.clear()
 
-    def aborted(self) -> bool:
+    def is_aborted(self) -> bool:
         """Return whether a commit will roll back on one of the connections.
 
         PostgreSQL does that after an error in the transaction.
@@ -117,7 +117,7 @@ class ErrorRedaction:
         return any(map(sqla.is_aborted, self.connections))
 
     @contextmanager
-    def redacted(self) -> Iterator[None]:
+    def redacting(self) -> Iterator[None]:
         """Redact exceptions raised inside the `with`."""
         try:
             yield

@@ -359,7 +359,7 @@ class RefSession(sqla.HookedSession):
             [*states, *(state for each in cascades for _, _, state, _ in each)]
         )
         keys = translation.boundary.pending.keys_during_merge(reached)
-        with translation.redaction.redacted(), keys, self.raw_keys():
+        with translation.redaction.redacting(), keys, self.raw_keys():
             yield
 
     def bulk_save_objects(self, objects: Iterable[object], *args: Any, **options: Any) -> None:
@@ -540,7 +540,7 @@ def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
             changed = [each for each in dirty if session.is_modified(each)]
             translation.transactions.note_updated(map(sqla.state_of, changed))
         if translation.boundary.labelled_classes:
-            labels = translation.boundary.labelled_classes.changed(dirty)
+            labels = translation.boundary.labelled_classes.changed_labels(dirty)
             translation.transactions.note_labels(labels)
 
 
@@ -602,7 +602,7 @@ def _check_write(session: ref[RefSession], *statement: Any) -> None:
 def _before_commit(session: RefSession) -> None:
     if session._translation is not None:
         redaction = session._translation.redaction
-        aborted = redaction.has_errors and redaction.aborted()
+        aborted = redaction.has_errors and redaction.is_aborted()
         session._translation.transactions.before_commit(aborted=aborted)
 
 

@@ -227,7 +227,7 @@ class Transactions:
             activity: what `about_to_write` has returned.
         """
         if self.log is not None and self._records:
-            created = self._rows.created(execution, result)
+            created = self._rows.created_rows(execution, result)
             add_activity(self._records[-1].activity, [*created, *activity])
 
     def note_shown(self, activity: Iterable[Activity]) -> None:
@@ -442,7 +442,7 @@ class WrittenRows:
         action: Action = "deleted" if execution.is_delete and target.is_whole else "updated"
         return self._of_rows(action, target.of, rows[:MOST])
 
-    def created(self, execution: ORMExecuteState, result: Result[Any]) -> list[Activity]:
+    def created_rows(self, execution: ORMExecuteState, result: Result[Any]) -> list[Activity]:
         """Return the rows that an INSERT has created, if it or its result has their keys."""
         target, statement = _write_target(execution), execution.statement
         if not execution.is_insert or target is None:

@@ -328,7 +328,7 @@ def _restored_rows(
 ) -> Mapping[EntityKey, bool]:
     """See `conversation.view.FindRows`."""
     alive = session()
-    return {} if alive is None else MissingRows(alive, conversation).restored(pairs)
+    return {} if alive is None else MissingRows(alive, conversation).find_restored(pairs)
 
 
 def _parts_of(ident: Any) -> list[Any]:
@@ -452,7 +452,7 @@ def _resolve_data(
 
 
 class ResolvedKeys:
-    """The keys that the refs of one execution became; those of callables are added later.
+    """The keys of the refs in one execution; refs from callables are added when these are called.
 
     Args:
         resolve: returns the keys of refs.
@@ -548,7 +548,7 @@ def _changed_data(state: State, entities: Entities) -> Iterator[tuple[str, Any]]
 
 
 def _check_data(state: State, name: str, text: str, translation: Translation) -> None:
-    """Check that an attribute that holds no keys is not set to a ref, unless it holds text."""
+    """Refuse a ref for an attribute of plain UUIDs or integers."""
     keys = translation.conversation.entities.of_class(state.class_).all
     if name in state.mapper.column_attrs and name not in keys:
         check_data(text, state.mapper.column_attrs[name].columns[0])
@@ -605,7 +605,7 @@ def mint_on_fetch(
     if not boundary.looks_ahead or not sqla.is_chunked(result):
         return result
     now = bool(execution.execution_options.get("prebuffer_rows"))
-    mint = partial(boundary.minted, other_bind="bind" in execution.bind_arguments)
+    mint = partial(boundary.mint_chunks, other_bind="bind" in execution.bind_arguments)
     return sqla.rewrite_rows(result, mint, now=now)
 
 
@@ -672,7 +672,7 @@ def _note_deleted(
         return
     identity = Identity(primary, [pairs[0][0]])
     rows = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
-    deleted = rows.deleted(identity, {column.to_key(value) for column, value in pairs})
+    deleted = rows.find_deleted(identity, {column.to_key(value) for column, value in pairs})
     values = [value for key in deleted for value in identity.values_of(key)]
     translation.transactions.note_deleted_rows(primary[0], values)
 
@@ -680,10 +680,10 @@ def _note_deleted(
 def _on_own_bind(
     execution: ORMExecuteState, conversation: SessionConversation, work: Callable[_P, _R]
 ) -> Callable[_P, _R]:
-    """Return a function that does its work for a statement, without look-ups on another bind.
+    """Return `work`, or for a statement with a `bind` argument, `work` without look-ups.
 
-    A `bind` argument sends a statement to another database than its tables are bound to. Rows of
-    alternate keys cannot be looked up there: the session's connection shows its own.
+    Such a statement is sent to another database than its tables are bound to. Rows of alternate
+    keys cannot be looked up there: the session's connection shows the rows of its own database.
     """
     other_bind = "bind" in execution.bind_arguments
     return conversation.alternates.without_lookups(work) if other_bind else work

@@ -565,7 +565,7 @@ def _target_of(statement: Any) -> Any:
 
 
 def _without_tables(froms: Iterable[FromClause]) -> list[FromClause]:
-    """Return only aliases: `visit_table` knows the table of a write by `iscrud`."""
+    """Return the aliases: `visit_table` recognises the table itself in a write by `iscrud`."""
     return [from_ for from_ in froms if not isinstance(from_, TableClause)]
 
 

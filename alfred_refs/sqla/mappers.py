@@ -392,7 +392,8 @@ def flushed_states(
 ) -> tuple[list[InstanceState[Any]], list[InstanceState[Any]]]:
     """Return the states that a flush has saved, and those that it has deleted.
 
-    Cascades and listeners have added to those that `Session.new`, `dirty` and `deleted` list.
+    They include states that cascades and listeners have added, which `Session.new`, `dirty` and
+    `deleted` do not list.
     """
     # A state that is "listonly" takes part in the sort, and has no row to write.
     states = [

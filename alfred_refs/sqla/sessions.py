@@ -222,20 +222,20 @@ def _watch_chunks(result: ChunkedIteratorResult[Any], translation: SessionTransl
     """
     chunks = result.chunks
 
-    def watched(size: int | None) -> Iterator[Rows]:
+    def watch(size: int | None) -> Iterator[Rows]:
         try:
-            for rows in _loaded(chunks(size)):
+            for rows in _mark_load_errors(chunks(size)):
                 translation.after_fetch(rows)
                 yield rows
         except Exception as error:
             translation.hide(error)
             raise
 
-    result.chunks = watched
-    result.iterator = itertools.chain.from_iterable(watched(result._yield_per))
+    result.chunks = watch
+    result.iterator = itertools.chain.from_iterable(watch(result._yield_per))
 
 
-def _loaded(chunks: Iterator[Rows]) -> Iterator[Rows]:
+def _mark_load_errors(chunks: Iterator[Rows]) -> Iterator[Rows]:
     try:
         yield from chunks
     except Exception as error:
@@ -281,7 +281,7 @@ ErrorListener = Callable[[Exception], None]
 
 
 class LoadWatcher(Protocol):
-    """What `watch_loading` passes the instances to that a session loads.
+    """Receives the instances that a session loads, from `watch_loading`.
 
     Attributes:
         classes: classes whose instances do not need a call of `enter`.

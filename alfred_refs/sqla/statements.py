@@ -718,7 +718,7 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     original: Any = statement  # no `cast()`: a call would be noticed here
     key = original._generate_cache_key()
     replacements = {
-        id(p): _copied(p, **_value_attributes(p, values[p.key]))
+        id(p): _copy_of(p, **_value_attributes(p, values[p.key]))
         for p in key.bindparams
         if p.key in values
     }
@@ -726,7 +726,7 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     own = key._make((key.key, parameters, *key[2:]))  # a named tuple, of three items in 2.1
     # Private: `_generate_cache_key` is memoized, so `_memoized_keys` has its name, and a statement
     # made from the copy generates its own. Pinned by `test_a_quick_copy_is_sent_as_a_whole_one`.
-    return _copied(  # type: ignore[no-any-return]
+    return _copy_of(  # type: ignore[no-any-return]
         original,
         _where_criteria=tuple(
             [_with_parameters(c, replacements) for c in original._where_criteria]
@@ -735,7 +735,7 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     )
 
 
-def _copied(element: Any, /, **attributes: Any) -> Any:
+def _copy_of(element: Any, /, **attributes: Any) -> Any:
     """Return a shallow copy of an element with other attributes.
 
     `_generate()` and `_clone()` do the same, slower, and record the original of the copy. Only
@@ -753,16 +753,16 @@ def _with_parameters(criterion: Any, replacements: Mapping[int, BindParameter[An
     """Return a criterion with other parameters, by `id()`, in comparisons joined by AND or OR."""
     if type(criterion) is BinaryExpression:
         left, right = criterion.left, criterion.right
-        return _copied(
+        return _copy_of(
             criterion,
             left=replacements.get(id(left), left),
             right=replacements.get(id(right), right),
         )
     if type(criterion) is BooleanClauseList:
         clauses = tuple([_with_parameters(clause, replacements) for clause in criterion.clauses])
-        return _copied(criterion, clauses=clauses)
+        return _copy_of(criterion, clauses=clauses)
     if type(criterion) is Grouping:
-        return _copied(criterion, element=_with_parameters(criterion.element, replacements))
+        return _copy_of(criterion, element=_with_parameters(criterion.element, replacements))
     return criterion
 
 

@@ -134,7 +134,7 @@ def has_text(value: Any) -> bool:
 
 
 def is_collection(value: Any) -> bool:
-    """Return whether a value consists of others.
+    """Return whether a value is a collection of values, and no mapping.
 
     Raises:
         UntranslatableError: it is an iterator, which would be exhausted by looking for refs.

@@ -44,7 +44,7 @@ def trace_origins(outputs: Outputs, result: Result[Any], entities: Entities) -> 
             outputs = outputs_from([UNKNOWN] * len(origins))
     if cursor is not None and any(oid for oid, _ in origins):
         outputs = _with_origins(outputs, origins, cursor.connection, entities)
-    return outputs.restricted(entities.key_types_in_use()) if outputs.has_unknown else outputs
+    return outputs.with_key_types(entities.key_types_in_use()) if outputs.has_unknown else outputs
 
 
 def check_filled_by_text(result: Result[Any], statement: Executable, entities: Entities) -> None:

@@ -141,14 +141,14 @@ class Outputs:
             self, shapes={i: bind_field_names(s, value_of) for i, s in self.shapes.items()}
         )
 
-    def restricted(self, key_types: Collection[KeyType]) -> Outputs:
+    def with_key_types(self, key_types: Collection[KeyType]) -> Outputs:
         """Return the outputs if values of unknown origin can only be keys of these types."""
         shapes = {i: restrict_key_types(s, key_types) for i, s in self.shapes.items()}
         shapes = {i: shape for i, shape in shapes.items() if shape is not None}
         return replace(self, shapes=shapes, other=restrict_key_types(self.other, key_types))
 
     def for_rows(self, rows: Sequence[Any]) -> Outputs:
-        """Return the outputs for some rows: all unknown if they have another width."""
+        """Return the outputs for rows: if their width is another one, each position is unknown."""
         if not rows or len(rows[0]) == self.width:
             return self
         return outputs_from([self.other] * len(rows[0]))
@@ -510,7 +510,7 @@ def _for_each_key(
 
 def _in_list(rewrite: Renderer, nested: bool, value: Any) -> Any:
     """Rewrite the items of a list, or of an array of any dimensions (`nested`)."""
-    document = _parsed(value, list, tuple)
+    document = _parse(value, list, tuple)
     if document is None:
         return value
     inside = partial(_in_list, rewrite, nested)
@@ -524,7 +524,7 @@ def _in_list(rewrite: Renderer, nested: bool, value: Any) -> Any:
 
 
 def _in_series(rewrites: Sequence[Renderer], value: Any) -> Any:
-    document = _parsed(value, list, Row)
+    document = _parse(value, list, Row)
     if not document:
         return value
     if len(document) != len(rewrites):
@@ -536,7 +536,7 @@ def _in_series(rewrites: Sequence[Renderer], value: Any) -> Any:
 
 
 def _in_object(rewrites: Mapping[str, Renderer], rest: Renderer, value: Any) -> Any:
-    document = _parsed(value, dict)
+    document = _parse(value, dict)
     if document is None:
         return value
     fields = {
@@ -546,7 +546,7 @@ def _in_object(rewrites: Mapping[str, Renderer], rest: Renderer, value: Any) -> 
 
 
 def _in_pairs(name: Renderer, part: Renderer, value: Any) -> Any:
-    document = _parsed(value, dict)
+    document = _parse(value, dict)
     if document is None:
         return value
     pairs = {name(n): _unless_null(part, each) for n, each in document.items()}
@@ -557,7 +557,7 @@ def _unless_null(rewrite: Renderer, value: Any) -> Any:
     return None if value is None else rewrite(value)
 
 
-def _parsed(value: Any, *classes: type[Any]) -> Any:
+def _parse(value: Any, *classes: type[Any]) -> Any:
     """Return a list or record, parsed if it is JSON text.
 
     Raises:

@@ -493,14 +493,16 @@ class PostgresConnections:
 
         def write(connection: Connection) -> Sequence[Any]:
             if _can_pipeline(connection):
-                return _run_pipeline(connection, [self._compiled(q) for q in batch], parameters)
+                return _run_pipeline(
+                    connection, [self._compile_once(q) for q in batch], parameters
+                )
             with transaction(connection):
                 *_, last = [connection.execute(statement, parameters) for statement in batch]
                 return last.all() if last.returns_rows else []
 
         return self._own.run(write, idempotent=idempotent)
 
-    def _compiled(self, statement: Executable) -> Compiled:
+    def _compile_once(self, statement: Executable) -> Compiled:
         """Return a statement compiled once: a pipeline bypasses SQLAlchemy's compiled cache."""
         if statement not in self._compilations:
             clause = cast(ClauseElement, statement)

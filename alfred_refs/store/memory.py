@@ -212,7 +212,7 @@ class ConversationState:
         """Return how many refs there are, by entity, in order."""
         return dict(sorted(Counter(ref.entity for ref in self.by_ref).items()))
 
-    def counted(self) -> set[str]:
+    def counted_entities(self) -> set[str]:
         """Return the entities that have counters, of refs or of drafts."""
         return {*self.last, *self.last_drafts}
 
@@ -829,7 +829,7 @@ class MemoryStore:
                 conversations=len(states),
                 refs=dict(sorted(refs.items())),
                 gone=sum(entry.gone is not None for entry in entries),
-                left_counters=sum(len(left.counted()) for left in self._left.values()),
+                left_counters=sum(len(left.counted_entities()) for left in self._left.values()),
                 drafts=dict(sorted(Counter(draft.state for draft in drafts).items())),
             )
 
@@ -856,7 +856,7 @@ class MemoryStore:
                 numbers of the same entities.
         """
         left = self._left.get(id_, ConversationState(None))
-        taken = left.counted() & conversation.counted()
+        taken = left.counted_entities() & conversation.counted_entities()
         if id_ in self._conversations or (taken and not is_same):
             raise ConversationExistsError(id_)
         conversation.last |= left.last  # of two Counters, | takes the higher number

@@ -333,9 +333,9 @@ class Store(Protocol):
             new: the call.
             changes: in any order.
             turn: in which it was called; `None`: the current one.
-            connection: one of the application's for which `is_on` is true: the call is stored when
-                its transaction commits, and until then other calls of the conversation wait to be
-                stored. `None`: it is stored when the method returns.
+            connection: a connection of the application for which `is_on` is true. The call is
+                stored when its transaction commits; until then other calls of the conversation
+                wait. `None`: it is stored when the method returns.
 
         Raises:
             ValueError: arguments, plan or answer are not JSON.

@@ -320,7 +320,7 @@ class Telemetry:
             own = self._by_thread[get_ident()] = dict.fromkeys(_NAMES, 0)
         own[name] += by
 
-    def refused(self, conversation: str, error: _ErrorT) -> _ErrorT:
+    def record_refusal(self, conversation: str, error: _ErrorT) -> _ErrorT:
         """Record that a ref is refused, and return the error to raise."""
         reason = next(_REASONS[cls] for cls in type(error).__mro__ if cls in _REASONS)
         if reason == "raw_key":
@@ -492,7 +492,7 @@ class ObservedStore:
             _log.info("%d unused conversations were forgotten", forgotten)
 
 
-def _passed_on(name: str) -> Callable[..., Any]:
+def _forwarding_method(name: str) -> Callable[..., Any]:
     """Return the method of `ObservedStore` that only calls the store's."""
 
     def pass_on(self: ObservedStore, *args: Any, **kwargs: Any) -> Any:
@@ -501,7 +501,7 @@ def _passed_on(name: str) -> Callable[..., Any]:
     return pass_on
 
 
-def _measured(name: str) -> Callable[..., Any]:
+def _measuring_method(name: str) -> Callable[..., Any]:
     """Return the method of `ObservedStore` that calls the store's and records the round trip."""
     entity_of = _ENTITY_OF.get(name)
     log_line = _LOG_LINES.get(name)
@@ -528,7 +528,7 @@ def _measured(name: str) -> Callable[..., Any]:
 
 for _name, _method in vars(Store).items():
     if isfunction(_method) and not _name.startswith("_") and _name not in vars(ObservedStore):
-        _make = _passed_on if _name in _NOT_MEASURED else _measured
+        _make = _forwarding_method if _name in _NOT_MEASURED else _measuring_method
         setattr(ObservedStore, _name, wraps(_method)(_make(_name)))
 
 

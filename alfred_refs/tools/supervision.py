@@ -393,7 +393,7 @@ class Approver(_Supervisor):
         answer: Answer,
     ) -> Answer:
         calls, number = call.conversation.calls, self._entry.number
-        connection = calls.shared(recorder.connections)
+        connection = calls.shared_connection(recorder.connections)
         waiting = calls.lock(number, connection)
         if waiting is None or waiting.state != "waiting":
             raise HeldBackError(answer_of(waiting))
@@ -423,7 +423,7 @@ def store_call(
 ) -> int | None:
     """Store a call in its own transaction; return its number, if in another database."""
     calls = call.conversation.calls
-    connection = calls.shared(recorder.connections)
+    connection = calls.shared_connection(recorder.connections)
     if connection is not None:
         calls.add(new, changes, connection)
         return None
