@@ -56,7 +56,15 @@ from alfred_refs.store.connections import TIMEOUT, UNIQUE_VIOLATION, reading, sn
 from alfred_refs.store.postgres_activity import PostgresActivity
 from alfred_refs.store.postgres_calls import PostgresCalls, change_parameters
 from alfred_refs.store.postgres_drafts import PAGE, Fetch, PostgresDrafts
-from alfred_refs.store.sql import HIGHEST_KIND, KIND, MINE, OF_ROW, address_parameters, typed_text
+from alfred_refs.store.sql import (
+    HIGHEST_KIND,
+    KIND,
+    MINE,
+    OF_ROW,
+    address_parameters,
+    filter_parameters,
+    typed_text,
+)
 from alfred_refs.store.values import (
     Address,
     ConversationInfo,
@@ -565,7 +573,8 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         after: tuple[datetime, str] | None = None,
     ) -> Iterator[ConversationInfo]:
         used_at, id_ = after or (None, None)
-        values = _list_parameters(unused_for, owner) | {
+        values = filter_parameters(owner) | {
+            "p_unused_for": unused_for,
             "p_limit": limit,
             "p_search": search,
             "p_used_at": used_at,
@@ -582,7 +591,8 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
     def count_conversations(
         self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
     ) -> int:
-        [[number]] = self._read(self._COUNT_LISTED, _list_parameters(unused_for, owner))
+        values = filter_parameters(owner) | {"p_unused_for": unused_for}
+        [[number]] = self._read(self._COUNT_LISTED, values)
         return int(number)
 
     _COUNT_CONVERSATIONS = typed_text("SELECT count(*) FROM alfred_refs_conversation")
@@ -650,18 +660,6 @@ def _entry_parameters(entries: Sequence[Entry]) -> dict[str, Any]:
         "p_keys": [encode(entry.key) for entry in entries],
         "p_gones": [entry.gone for entry in entries],
         "p_labels": [entry.label for entry in entries],
-    }
-
-
-def _list_parameters(
-    unused_for: timedelta | None, owner: str | EllipsisType | None
-) -> dict[str, Any]:
-    """Return the parameters of `_LISTED`."""
-    of_any = owner is ...
-    return {
-        "p_unused_for": unused_for,
-        "p_of_any": of_any,
-        "p_owner": None if of_any else owner,
     }
 
 

@@ -41,6 +41,7 @@ from alfred_refs.store.sql import (
     REQUESTED_REFS,
     WORKING_TURN,
     address_parameters,
+    json_or_none,
     typed_text,
 )
 from alfred_refs.store.values import (
@@ -51,7 +52,6 @@ from alfred_refs.store.values import (
     Actor,
     Address,
     StepEntry,
-    json_text,
 )
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ class PostgresActivity(PostgresRefs):
             "p_noted": [each.key[0] for each in done],
             "p_noted_keys": [encode(each.key[1]) for each in done],
             "p_actions": [each.action for each in done],
-            "p_fields": [_json_or_none(each.fields) for each in done],
+            # as JSON: an array of arrays would have to be rectangular
+            "p_fields": [json_or_none(each.fields) for each in done],
             "p_actor": actor,
             "p_turn": turn,
         }
@@ -398,7 +399,7 @@ class PostgresActivity(PostgresRefs):
             "p_actors": [entry.actor for entry in entries],
             "p_reasons": [entry.reason for entry in entries],
             "p_demoted": [entry.demoted for entry in entries],
-            "p_fields": [_json_or_none(entry.fields) for entry in entries],
+            "p_fields": [json_or_none(entry.fields) for entry in entries],
         }
 
     _RESTORE_STEPS = typed_text("""
@@ -415,11 +416,6 @@ class PostgresActivity(PostgresRefs):
             "p_numbers": [step.number for step in steps],
             "p_contents": [step.content for step in steps],
         }
-
-
-def _json_or_none(fields: Sequence[str] | None) -> str | None:
-    # an array of arrays would have to be rectangular
-    return None if fields is None else json_text(list(fields))
 
 
 def _entry(row: Row[Any]) -> ActivityEntry:

@@ -57,7 +57,14 @@ from alfred_refs.errors import (
 from alfred_refs.store.connections import fault_of
 from alfred_refs.store.postgres_drafts import PAGE, Fetch
 from alfred_refs.store.postgres_refs import PostgresRefs
-from alfred_refs.store.sql import OF_ROW, UNNOTED, address_parameters, typed_text
+from alfred_refs.store.sql import (
+    OF_ROW,
+    UNNOTED,
+    address_parameters,
+    filter_parameters,
+    json_or_none,
+    typed_text,
+)
 from alfred_refs.store.values import (
     Address,
     CallEntry,
@@ -276,9 +283,9 @@ class PostgresCalls(PostgresRefs):
             "p_actor": new.actor,
             "p_user": new.user,
             "p_call_id": new.call_id,
-            "p_plan": _json_or_none(new.plan),
+            "p_plan": json_or_none(new.plan),
             "p_token": new.token,
-            "p_answer": _json_or_none(new.answer),
+            "p_answer": json_or_none(new.answer),
             "p_undoes": new.undoes,
             "p_expires_in": new.expires_in,
             "p_seconds": new.seconds,
@@ -347,8 +354,8 @@ class PostgresCalls(PostgresRefs):
             **address_parameters(address),
             **change_parameters(changes),
             **{f"p_{name}": values.get(name) for name in _SET},
-            "p_plan": _json_or_none(values.get("plan")),
-            "p_answer": _json_or_none(values.get("answer")),
+            "p_plan": json_or_none(values.get("plan")),
+            "p_answer": json_or_none(values.get("answer")),
             "p_number": number,
             "p_expected": expected,
             "p_given": list(values),
@@ -463,15 +470,13 @@ class PostgresCalls(PostgresRefs):
         limit: int | None = None,
         after: tuple[datetime, str, int] | None = None,
     ) -> list[tuple[str, str | None, CallEntry]]:
-        of_any = owner is ...
         asked_at, id_, number = after or (None, None, None)
         values = {
             "p_asked_at": asked_at,
             "p_after": None if id_ is None else Address(id_).digest,
             "p_number": number,
-            "p_of_any": of_any,
-            "p_owner": None if of_any else owner,
             "p_limit": limit,
+            **filter_parameters(owner),
         }
         rows = self._read(self._WAITING, values)
         return [(row.id, row.owner, call_entry(row[3:])) for row in rows]
@@ -614,7 +619,7 @@ class PostgresCalls(PostgresRefs):
     def _call_parameters(call: CallEntry) -> dict[str, Any]:
         """Return the parameters of `_RESTORE_CALL`."""
         values = {f"p_{each.name}": getattr(call, each.name) for each in fields(call)}
-        contents = {f"p_{name}": _json_or_none(getattr(call, name)) for name in CONTENTS}
+        contents = {f"p_{name}": json_or_none(getattr(call, name)) for name in CONTENTS}
         return values | contents
 
 
@@ -647,10 +652,6 @@ def change_parameters(changes: Sequence[ChangeEntry]) -> dict[str, Any]:
 
 def _image(values: Mapping[str, str | None] | None) -> dict[str, str | None] | None:
     return None if values is None else dict(values)
-
-
-def _json_or_none(value: Any | None) -> str | None:
-    return None if value is None else json_text(value)
 
 
 def _value_or_none(text: str | None) -> Any | None:

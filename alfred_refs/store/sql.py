@@ -35,6 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from textwrap import dedent
+from types import EllipsisType
 from typing import Any
 
 from sqlalchemy import (
@@ -55,7 +56,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import TextualSelect
 
-from alfred_refs.store.values import NOTED_EVERY, Address
+from alfred_refs.store.values import NOTED_EVERY, Address, json_text
 
 # type -> the parameters that have it
 _TYPES: Mapping[Any, str] = {
@@ -103,6 +104,17 @@ def typed_text(sql: str, columns: str = "") -> TextClause | TextualSelect:
 def address_parameters(address: Address) -> dict[str, Any]:
     """Return the parameters that identify a conversation and its owner."""
     return {"p_conversation": address.digest, "p_id": address.id, "p_owner": address.owner}
+
+
+def filter_parameters(owner: str | EllipsisType | None) -> dict[str, Any]:
+    """Return the parameters that select conversations by owner; `...` selects all."""
+    of_any = owner is ...
+    return {"p_of_any": of_any, "p_owner": None if of_any else owner}
+
+
+def json_or_none(value: Any) -> str | None:
+    """Return JSON values as text for a parameter; `None` stays null."""
+    return None if value is None else json_text(value)
 
 
 # Conditions and expressions
