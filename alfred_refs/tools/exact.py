@@ -3,8 +3,9 @@
 PostgreSQL has dates and times that Python's `datetime` cannot represent: `infinity`, years before
 1 and after 9999, and the time `24:00`. Drivers raise an error for them, or, as psycopg2 and
 asyncpg do, return another date. So a SELECT that shows such a column selects its text, and
-`read_exact` parses it; a text without a Python value stays text. Arrays of domains are read in the
-same way, because psycopg returns them as text and SQLAlchemy splits that into characters.
+`read_exact` parses it; a text without a Python value stays text, also in an array. Arrays of
+domains are read in the same way, because psycopg returns them as text and SQLAlchemy splits that
+into characters. Of an infinite interval, which drivers return as zero, PostgreSQL raises an error.
 
 >>> from sqlalchemy import column
 >>> print(select_exact(column("day", Date())))
@@ -20,7 +21,7 @@ Instances are read in the same way: the SELECT defers such columns and returns t
 the instance. `ExactValues.add` sets the attributes that have a Python value and keeps the other
 texts.
 
-Limits: the driver converts custom types, other arrays, ranges and intervals (a month of an
+Limits: the driver converts custom types, other arrays, ranges and finite intervals (a month of an
 interval becomes 30 days), all values of other databases, and columns of subclasses in a read of
 the base class. If the driver raises an error, the session raises `DataError`.
 """
@@ -29,26 +30,32 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
     Date,
     DateTime,
+    Double,
+    Interval,
     Result,
     Select,
     Text,
     Time,
+    case,
     cast,
     func,
     inspect,
+    literal,
     select,
 )
-from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.dialects.postgresql import DOMAIN, INTERVAL
 from sqlalchemy.orm import InstanceState, Session
 from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.types import TypeEngine
@@ -76,11 +83,29 @@ _ITEMS: Mapping[Any, Callable[[Any], Any]] = {
 }
 
 
+_INTERVALS = Interval, INTERVAL
+
+
 def _parser(type_: TypeEngine[Any]) -> Callable[[str], Any] | None:
-    if isinstance(type_, ARRAY) and isinstance(type_.item_type, DOMAIN):
-        item = _ITEMS.get(python_type_of(undecorated_type(type_.item_type)), lambda each: each)
-        return lambda text: map_items(item, json.loads(text, parse_float=Decimal))
+    if isinstance(type_, ARRAY):
+        item = type_.item_type
+        if isinstance(item, DOMAIN):
+            parse = _ITEMS.get(python_type_of(undecorated_type(item)), lambda each: each)
+        elif isinstance(item, tuple(_PARSERS)):
+            parse = partial(read_exact, item)
+        else:
+            return None
+        return lambda text: map_items(parse, json.loads(text, parse_float=Decimal))
     return next((parse for class_, parse in _PARSERS.items() if isinstance(type_, class_)), None)
+
+
+def _has_text(type_: TypeEngine[Any], value: Any) -> bool:
+    """Return whether Python does not have a value, or an item of an array of dates or times."""
+    if isinstance(value, list) and isinstance(type_, ARRAY):
+        return isinstance(type_.item_type, tuple(_PARSERS)) and any(
+            _has_text(type_, each) for each in value
+        )
+    return isinstance(value, str)
 
 
 def map_items(convert: Callable[[Any], Any], value: Any) -> Any:
@@ -119,12 +144,16 @@ def split_array(text: str) -> list[Any]:
 
 
 def is_text_needed(type_: TypeEngine[Any]) -> bool:
-    """Return whether values of a type are selected as text, and read by `read_exact`."""
-    return _parser(type_) is not None
+    """Return whether values of a type are selected by `select_exact`, and read by `read_exact`."""
+    return isinstance(type_, _INTERVALS) or _parser(type_) is not None
 
 
 def select_exact(element: Any) -> Any:
     """Return the expression that selects a column as text; see `is_text_needed`."""
+    if isinstance(element.type, _INTERVALS):  # infinity times NaN is out of range
+        return case(
+            (func.isfinite(element), element), else_=element.op("*")(literal(math.nan, Double()))
+        )
     return cast(func.to_json(element), Text())
 
 
@@ -178,7 +207,7 @@ class ExactValues:
     """The values of instances that Python cannot represent, for one call."""
 
     def __init__(self) -> None:
-        self._texts: dict[tuple[InstanceState[Any], str], str] = {}
+        self._texts: dict[tuple[InstanceState[Any], str], Any] = {}
 
     def instances(self, result: Result[Any], types: ExactTypes) -> list[Any]:
         """Return the instances of a result, which has texts of some attributes next to them."""
@@ -198,7 +227,7 @@ class ExactValues:
         state = sqla.state_of(instance)
         for (name, type_), text in zip(types.items(), loaded, strict=True):
             value = read_exact(type_, text)
-            if isinstance(value, str):
+            if _has_text(type_, value):
                 self._texts[state, name] = value
                 state.dict.pop(name, None)  # an earlier value
             else:

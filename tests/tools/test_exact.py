@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Date, DateTime, Engine, ForeignKey, Time, create_engine, select, text
+from sqlalchemy import ARRAY, Date, DateTime, Engine, ForeignKey, Time, create_engine, select, text
 from sqlalchemy.dialects.postgresql import INTERVAL, TIMESTAMP
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import (
@@ -50,6 +50,8 @@ class Event(Base):
     zoned: Mapped[dt.datetime | None] = mapped_column(TIMESTAMP(timezone=True))
     clock: Mapped[dt.time | None] = mapped_column(Time)
     span: Mapped[dt.timedelta | None] = mapped_column(INTERVAL)
+    days: Mapped[list[dt.date] | None] = mapped_column(ARRAY(Date))
+    clocks: Mapped[list[dt.time] | None] = mapped_column(ARRAY(Time))
     calendar_id: Mapped[int | None] = mapped_column(ForeignKey("calendars.id"))
 
 
@@ -173,6 +175,38 @@ async def test_rows_show_what_python_cannot_hold(events: Engine, driver: str) ->
 
 def _shown(row: Any) -> list[Any]:
     return [row[name] for name in ("day", "at", "zoned", "clock")]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_lists_show_what_python_cannot_hold(events: Engine, driver: str) -> None:
+    """Drivers returned 9999-12-31 for an infinite date in a list, and 00:00 for 24:00."""
+    desk = _Desk(events, driver)
+    with events.begin() as connection:
+        days, clocks = "{infinity,2026-01-02,null}", "{24:00,03:04}"
+        connection.execute(text(f"update events set days = '{days}', clocks = '{clocks}'"))
+
+    asked = await desk.call("db_query", sql="select days, clocks from events limit 1")
+    read = await desk.call("db_read", table="events", limit=1)
+
+    shown = [["infinity", "2026-01-02", None], ["24:00:00", "03:04:00"]]
+    assert asked["rows"] == [shown]
+    assert [read["rows"][0][name] for name in ("days", "clocks")] == shown
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_infinite_intervals_are_reported(events: Engine, driver: str) -> None:
+    """Drivers return them as zero."""
+    desk = _Desk(events, driver)
+    with events.begin() as connection:
+        connection.execute(text("update events set span = 'infinity' where name = 'endless'"))
+
+    asked = await desk.call("db_query", sql="select span from events")
+    read = await desk.call("db_read", table="events")
+    usual = await desk.call("db_query", sql="select span from events where name = 'usual'")
+
+    assert "out of range" in asked["error"]["message"]
+    assert read["error"]["code"] == "invalid_value"
+    assert usual["rows"] == [["P1D"]]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -276,7 +276,7 @@ def _shown(value: Value, column: Any) -> Any:
         cut = func.left(column, most, type_=Text()).op("||")(cast(length, Text()))
         return case((length > most, cut), else_=column)
     if isinstance(value.type, ARRAY):
-        return column[1 : bindparam(LIST_LIMIT, type_=Integer())]
+        column = column[1 : bindparam(LIST_LIMIT, type_=Integer())]
     return select_exact(column) if value.key is None and is_text_needed(value.type) else column
 
 
