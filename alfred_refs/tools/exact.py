@@ -5,7 +5,8 @@ PostgreSQL has dates and times that Python's `datetime` cannot represent: `infin
 asyncpg do, return another date. So a SELECT that shows such a column selects its text, and
 `read_exact` parses it; a text without a Python value stays text, also in an array. Arrays of
 domains are read in the same way, because psycopg returns them as text and SQLAlchemy splits that
-into characters. Of an infinite interval, which drivers return as zero, PostgreSQL raises an error.
+into characters. So are intervals: drivers return zero for `infinity`, and other ones for those of
+more than a thousand million days.
 
 >>> from sqlalchemy import column
 >>> print(select_exact(column("day", Date())))
@@ -21,16 +22,15 @@ Instances are read in the same way: the SELECT defers such columns and returns t
 the instance. `ExactValues.add` sets the attributes that have a Python value and keeps the other
 texts.
 
-Limits: the driver converts custom types, other arrays, ranges and finite intervals (a month of an
-interval becomes 30 days), all values of other databases, and columns of subclasses in a read of
-the base class. If the driver raises an error, the session raises `DataError`.
+Limits: a month of an interval becomes 30 days, and a year 365, as in drivers. The driver converts
+custom types, other arrays, ranges, all values of other databases, and columns of subclasses in a
+read of the base class. If the driver raises an error, the session raises `DataError`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +42,6 @@ from sqlalchemy import (
     ARRAY,
     Date,
     DateTime,
-    Double,
     Interval,
     Result,
     Select,
@@ -50,9 +49,9 @@ from sqlalchemy import (
     Time,
     case,
     cast,
+    extract,
     func,
     inspect,
-    literal,
     select,
 )
 from sqlalchemy.dialects.postgresql import DOMAIN, INTERVAL
@@ -86,6 +85,12 @@ _ITEMS: Mapping[Any, Callable[[Any], Any]] = {
 _INTERVALS = Interval, INTERVAL
 
 
+def _parse_interval(text: str) -> dt.timedelta:
+    if not text.startswith("PT"):  # infinite
+        raise ValueError(text)
+    return dt.timedelta(microseconds=int(Decimal(text[2:-1]) * 10**6))
+
+
 def _parser(type_: TypeEngine[Any]) -> Callable[[str], Any] | None:
     if isinstance(type_, ARRAY):
         item = type_.item_type
@@ -96,6 +101,8 @@ def _parser(type_: TypeEngine[Any]) -> Callable[[str], Any] | None:
         else:
             return None
         return lambda text: map_items(parse, json.loads(text, parse_float=Decimal))
+    if isinstance(type_, _INTERVALS):
+        return _parse_interval
     return next((parse for class_, parse in _PARSERS.items() if isinstance(type_, class_)), None)
 
 
@@ -144,16 +151,16 @@ def split_array(text: str) -> list[Any]:
 
 
 def is_text_needed(type_: TypeEngine[Any]) -> bool:
-    """Return whether values of a type are selected by `select_exact`, and read by `read_exact`."""
-    return isinstance(type_, _INTERVALS) or _parser(type_) is not None
+    """Return whether values of a type are selected as text, and read by `read_exact`."""
+    return _parser(type_) is not None
 
 
 def select_exact(element: Any) -> Any:
     """Return the expression that selects a column as text; see `is_text_needed`."""
-    if isinstance(element.type, _INTERVALS):  # infinity times NaN is out of range
-        return case(
-            (func.isfinite(element), element), else_=element.op("*")(literal(math.nan, Double()))
-        )
+    if isinstance(element.type, _INTERVALS):  # its epoch has years of 365.25 days
+        seconds = extract("epoch", element) - extract("year", element) * 21_600
+        finite = func.isfinite(element), func.concat("PT", seconds, "S", type_=Text())
+        return case(finite, else_=cast(element, Text()))
     return cast(func.to_json(element), Text())
 
 
@@ -199,7 +206,7 @@ def read_exact(type_: TypeEngine[Any], loaded: Any) -> Any:
         return text
     try:
         return parse(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return text
 
 

@@ -111,7 +111,7 @@ def test_durations_come_in_the_order_that_they_show(
 
 
 def test_pages_go_beyond_infinite_durations(trips: Engine, session: RefSession) -> None:
-    """Which psycopg shows as none at all, and PostgreSQL has since its version 17."""
+    """Which PostgreSQL has since its version 17."""
     with trips.connect() as connection:
         version = connection.dialect.server_version_info or ()
     if version < (17,):
