@@ -481,7 +481,9 @@ def summable(attribute: Any) -> Any:
     time = (func.extract(each, attribute) for each in ("hour", "minute"))
     integers = (cast(each, Integer) for each in (days, *time))
     seconds: ColumnElement[Any] = cast(func.extract("second", attribute), Double())
-    return type_coerce(func.make_interval(zero, zero, zero, *integers, seconds), attribute.type)
+    finite = func.make_interval(zero, zero, zero, *integers, seconds)
+    chosen = case((func.isfinite(attribute), finite), else_=attribute)
+    return type_coerce(chosen, attribute.type)
 
 
 def _column_number(number: int) -> ColumnElement[Any]:

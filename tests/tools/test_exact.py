@@ -213,6 +213,10 @@ async def test_intervals_that_python_cannot_hold_are_shown(events: Engine, drive
 
     assert [row[0] for row in asked["rows"]] == [*spans.values()]
     assert [row["span"] for row in read["rows"]] == [*spans.values()]
+    with events.begin() as connection:
+        connection.execute(text("update events set span = '2 years' where id = 2"))
+    most = await desk.call("db_read", table="events", columns=["max(span)", "min(span)"])
+    assert most["totals"] == [{"max(span)": "infinity", "min(span)": "-infinity"}]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
