@@ -55,6 +55,8 @@ def _show(console: Console, found: Found) -> None:
     for reason, count in found.reasons.most_common(30):
         table.add_row(reason, f"{count:,}", "")
     console.print(table)
+    for sql in list(found.examples.values())[:30]:
+        console.print(sql, soft_wrap=True, markup=False)
     for wrong in found.wrong[:50]:
         console.print(wrong, style="red", soft_wrap=True, markup=False)
 
