@@ -535,6 +535,23 @@ def check_failed(
     )
 
 
+def mark_for_ref(ref: str, expected: str | None, known: list[str]) -> ToolError:
+    """Report that a ref is in angle brackets, in which texts show keys.
+
+    Args:
+        ref: the ref, without brackets.
+        expected: the required entity.
+        known: refs to suggest.
+    """
+    fact, remedy = f"refs are given without angle brackets, and {ref!r} has them", "leave them out"
+    if ref.startswith("key_"):
+        fact = f"{ref!r} is a key in a text whose row is not known, and no ref"
+        rows = "the rows" if expected is None else f"the {expected} rows"
+        remedy = f"read {rows} that may have it: texts show its ref from then on"
+    data = {"ref": ref, "known": known} | ({} if expected is None else {"expected": expected})
+    return ToolError("unknown_ref", f"{fact}; {remedy}", **data)
+
+
 def not_permitted(table: str, tool: str, *, is_policy: bool = False) -> ToolError:
     """Report that the database forbids a call.
 

@@ -32,6 +32,7 @@ message.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -68,6 +69,7 @@ from alfred_refs.tools.errors import (
     foreign_row,
     invalid_content,
     list_changed,
+    mark_for_ref,
     missing_reference,
     missing_value,
     not_permitted,
@@ -114,6 +116,8 @@ _FACTS: Mapping[str, str] = {
 }
 
 _CODE_REMEDY = "read the drafts, or generate one"  # models have no tool for this
+
+_MARK = re.compile(r"<(\w+_\d+)>")  # a key in a text
 
 _UNFIT: Mapping[str, Any] = {"sqlstate": "22023"}
 _QUERY_CANCELED = "57014"
@@ -246,6 +250,9 @@ def _entity_in(text: str) -> str | None:
 
 
 def _ref_fault(error: BadRefError, tool: str) -> ToolError:
+    mark = _MARK.fullmatch(error.ref or "")
+    if mark is not None:
+        return mark_for_ref(mark[1], error.expected, list(error.known))
     code = next(code for class_, code in _REF_CODES.items() if isinstance(error, class_))
     data: dict[str, Any] = {"ref": error.ref, "known": list(error.known)}
     data |= {"expected": error.expected} if error.expected is not None else {}

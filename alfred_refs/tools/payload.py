@@ -624,6 +624,27 @@ def _unknown_mark(field: str, ref: str) -> ToolError:
     )
 
 
+def bare_refs(
+    arguments: Arguments, tables: ToolTables, conversation: SessionConversation
+) -> list[str]:
+    """Return notes on refs that documents would have as plain text, where keys are possible."""
+    found: dict[str, tuple[str, bool]] = {}
+
+    def collect(field: str, value: Any, entity: str | None) -> Any:
+        ref = parse_ref(value) if isinstance(value, str) else None
+        if ref is not None and ref.entity in tables.shown:
+            found.setdefault(value, (field, entity == ref.entity))
+        return value
+
+    _DataWalker(tables, collect).walk(arguments)
+    keys = conversation.known_keys(found) if found else {}
+    return [
+        f"{ref!r} in {field!r} is stored as text; in angle brackets it stands for the row's key"
+        for ref, (field, is_declared) in found.items()
+        if is_declared or isinstance(keys.get(ref), uuid.UUID)
+    ]
+
+
 def item_table(edit: ListEdit, listed: ToolList) -> ToolTable | None:
     """Return the table of the items of an edit, if they are rows.
 
@@ -744,6 +765,17 @@ class _ArgumentWalker:
             return self._leaf(clause.field, clause.value, None)
         column = table.columns.get(name)
         return clause.value if column is None else self._value(clause.field, clause.value, column)
+
+
+class _DataWalker(_ArgumentWalker):
+    """Visits the documents in the data of a write, and nothing that is only compared."""
+
+    def _value(self, field: str, value: Any, column: ToolColumn, entity: str | None = None) -> Any:
+        is_document = column.values.family == "json" and not isinstance(value, str)
+        return super()._value(field, value, column, entity) if is_document else value
+
+    def _filters(self, filters: Iterable[Filter], table: ToolTable) -> list[Filter]:  # noqa: ARG002  # as in the base class
+        return [*filters]
 
 
 def read_documents(arguments: Arguments, tables: ToolTables) -> Arguments:

@@ -549,3 +549,53 @@ async def test_an_asynchronous_session_does_the_same(notes: Engine) -> None:
     await engine.dispose()
 
     assert stored(notes) == before
+
+
+def test_a_ref_without_brackets_in_a_document_is_text_and_is_noted(
+    notes: Engine, chat: RefSession
+) -> None:
+    """If a key is possible there; in columns of text, and in filters, it is never noted."""
+    keep(notes, Note(id=FIRST, title="a"))
+    read(chat)
+    done(chat, "db_read", table="orders_of_notes")
+    text = "in angle brackets it stands for the row's key"
+    for data, noted in (
+        ({"extra": {"x": ["note_1", "note_9", "order_1", "the note_1"]}}, ["'note_1' in 'extra'"]),
+        ({"basket": {"order_id": "order_1"}}, ["'order_1' in 'basket'"]),
+        ({"orders": ["<order_1>"], "title": "note_1", "tags": ["note_1"]}, []),
+    ):
+        given = {"table": "notes", "filters": [by_id("note_1")], "data": data}
+        answer = done(chat, "db_update", **given)
+        assert answer.get("notes", []) == [f"{each} is stored as text; {text}" for each in noted]
+        made = done(chat, "db_create", table="notes", data={"title": "b", **data})
+        assert len(made.get("notes", [])) == len(noted)
+    contains = {"field": "extra", "op": "contains", "value": {"x": "note_1"}}
+    assert "notes" not in done(chat, "db_read", table="notes", filters=[contains])
+
+
+@pytest.mark.parametrize(
+    ("given", "fact"),
+    [
+        (
+            "<key_1>",
+            "'key_1' is a key in a text whose row is not known, and no ref; read the note",
+        ),
+        ("<note_1>", "refs are given without angle brackets, and 'note_1' has them; leave them"),
+    ],
+)
+def test_a_mark_is_no_ref(notes: Engine, chat: RefSession, given: str, fact: str) -> None:
+    """In filters, data and SQL; the error writes it as texts do."""
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}"))
+    read(chat)
+    with_sql = Toolset([Note, Order], expect="optional", sql=True)
+    by_mark = {"field": "about_id", "op": "=", "value": given}
+    update = {"filters": [by_id("note_1")], "data": {"about_id": given}}
+    for tool, asked in (
+        ("db_read", {"table": "notes", "filters": [by_mark]}),
+        ("db_read", {"table": "notes", "filters": [by_id(given)]}),
+        ("db_update", {"table": "notes", **update}),
+        ("db_query", {"sql": f"select id from notes where id = '{given}'"}),
+    ):
+        error = with_sql.call(chat, tool, asked)["error"]
+        assert (error["code"], error["ref"]) == ("unknown_ref", given.strip("<>"))
+        assert error["message"].startswith(fact)
