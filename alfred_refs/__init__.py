@@ -32,10 +32,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .conversation.conversation import Conversation as Conversation
+    from .conversation.conversation import (
+        AsyncConversation as AsyncConversation,
+        Conversation as Conversation,
+    )
     from .conversation.drafts import Draft as Draft
     from .conversation.refs import RefEntry as RefEntry
-    from .conversation.registry import RefRegistry as RefRegistry
+    from .conversation.registry import AsyncRegistry as AsyncRegistry, RefRegistry as RefRegistry
     from .errors import (
         BadRefError as BadRefError,
         CircularDraftsError as CircularDraftsError,
@@ -94,7 +97,9 @@ if TYPE_CHECKING:
     from .store.postgres import PostgresStore as PostgresStore
 
 __all__ = [
+    "AsyncConversation",
     "AsyncRefSession",
+    "AsyncRegistry",
     "BadRefError",
     "CircularDraftsError",
     "ContextError",
@@ -155,7 +160,9 @@ __all__ = [
 
 # public name -> its module; the names that are missing here are in `errors`
 _MODULES = {
+    "AsyncConversation": "conversation.conversation",
     "AsyncRefSession": "session.asyncio",
+    "AsyncRegistry": "conversation.registry",
     "Conversation": "conversation.conversation",
     "ConversationInfo": "store",
     "Draft": "conversation.drafts",

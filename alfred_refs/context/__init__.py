@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .auditing import find_keys as find_keys
-    from .context import Context as Context
+    from .context import AsyncContext as AsyncContext, Context as Context
     from .decisions import (
         ActDecision as ActDecision,
         ReasonCode as ReasonCode,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActDecision",
+    "AsyncContext",
     "Audience",
     "CallView",
     "Called",
@@ -83,6 +84,7 @@ __all__ = [
 
 _MODULES = {
     "ActDecision": "decisions",
+    "AsyncContext": "context",
     "Audience": "views",
     "CallView": "views",
     "Called": "prompts",

@@ -705,7 +705,13 @@ class Context:
 
 
 class AsyncContext(AsyncFacade[Context]):
-    """The methods of a `Context` as coroutines."""
+    """The methods of a `Context` as coroutines.
+
+    Example:
+        >>> import asyncio
+        >>> asyncio.run(Context(chat).aio.render("think"))
+        'Not listed, and some may be deleted: line (2), recipe (2).'
+    """
 
     view = async_method(Context.view)
     render = async_method(Context.render)

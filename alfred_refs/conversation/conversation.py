@@ -409,7 +409,13 @@ class Conversation(ActivityMap):
 
 
 class AsyncConversation(AsyncFacade[Conversation]):
-    """The methods of a `Conversation` as coroutines; iterators come as lists."""
+    """The methods of a `Conversation` as coroutines; iterators come as lists.
+
+    Example:
+        >>> import asyncio
+        >>> asyncio.run(chat.aio.begin_turn())
+        1
+    """
 
     async def turn(self) -> int:
         """Return `Conversation.turn`."""

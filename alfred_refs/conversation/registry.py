@@ -410,7 +410,13 @@ class RefRegistry(EventSource):
 
 
 class AsyncRegistry(sqla.AsyncFacade[RefRegistry]):
-    """The methods of a `RefRegistry` as coroutines; iterators come as lists."""
+    """The methods of a `RefRegistry` as coroutines; iterators come as lists.
+
+    Example:
+        >>> import asyncio
+        >>> asyncio.run(registry.aio.count_conversations())
+        1
+    """
 
     create_tables = sqla.async_method(RefRegistry.create_tables)
     import_conversation = sqla.async_method(RefRegistry.import_conversation)

@@ -242,8 +242,8 @@ class OwnEngine:
         if not sqla.can_wait(self._application):
             raise SetupError(
                 "the registry has an asynchronous engine and was called outside an awaited call",
-                "await the asynchronous side: conversation.aio, registry.aio, context.aio; "
-                "or call it inside await session.run_sync()",
+                "await the same method of its aio: registry.aio, conversation.aio, context.aio, "
+                "desk.aio; or call it inside await session.run_sync()",
             )
         result = self._attempt(work, may_ping=not idempotent)
         if isinstance(result, Fault) and (

@@ -70,6 +70,7 @@ from alfred_refs.tools.arguments import (
 from alfred_refs.tools.rules import Hooks as Hooks, Reading as Reading, Writing as Writing
 
 from .bound import (
+    AsyncDesk as AsyncDesk,
     BoundToolset as BoundToolset,
     ToolAnswer as ToolAnswer,
     makes_async_sessions as makes_async_sessions,
@@ -84,6 +85,7 @@ from .toolset import Toolset as Toolset
 __all__ = [
     "TOOLS",
     "Approval",
+    "AsyncDesk",
     "BoundToolset",
     "CallRecord",
     "DbCreate",

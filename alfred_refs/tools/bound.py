@@ -870,7 +870,13 @@ class BoundToolset:
 
 
 class AsyncDesk(AsyncFacade[BoundToolset]):
-    """The methods of a `BoundToolset` for people, as coroutines."""
+    """The methods of a `BoundToolset` for people, as coroutines.
+
+    Example:
+        >>> import asyncio
+        >>> asyncio.run(desk.aio.history("chat-7"))
+        []
+    """
 
     plan = async_method(BoundToolset.plan)
     ask = async_method(BoundToolset.ask)

@@ -400,6 +400,8 @@ def test_asynchronous_sessions(shop: Engine, registry: RefRegistry) -> None:
         await desk.call_async("chat-7", None, "db_read", {"table": "stall_orders"})
         with pytest.raises(SetupError, match="aio"):
             desk.plan("chat-7", None, "db_delete", DELETE)
+        with pytest.raises(SetupError, match=r"desk\.aio"):
+            desk.history("chat-7")
         plan = await desk.aio.plan("chat-7", None, "db_delete", DELETE)
         answer = await desk.call_async("chat-7", None, "db_delete", DELETE, user="bob")
         [waiting] = await desk.aio.approvals("chat-7")

@@ -564,8 +564,7 @@ def test_a_ref_without_brackets_in_a_document_is_text_and_is_noted(
         ({"basket": {"order_id": "order_1"}}, ["'order_1' in 'basket'"]),
         ({"orders": ["<order_1>"], "title": "note_1", "tags": ["note_1"]}, []),
     ):
-        given = {"table": "notes", "filters": [by_id("note_1")], "data": data}
-        answer = done(chat, "db_update", **given)
+        answer = done(chat, "db_update", table="notes", filters=[by_id("note_1")], data=data)
         assert answer.get("notes", []) == [f"{each} is stored as text; {text}" for each in noted]
         made = done(chat, "db_create", table="notes", data={"title": "b", **data})
         assert len(made.get("notes", [])) == len(noted)
