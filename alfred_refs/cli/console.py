@@ -74,7 +74,7 @@ _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 # Options
 
 
-_url = click.option(
+url_option = click.option(
     "--url", envvar=URL_VARIABLE, metavar="URL", help=f"Database. Default: ${URL_VARIABLE}."
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -84,7 +84,7 @@ def at_url(command: Callable[..., object]) -> Callable[..., None]:
     """Decorate a command that gets the URL, from an argument or `--url`, and a printer."""
 
     @click.argument("argument", metavar="[URL]", required=False)
-    @_url
+    @url_option
     @_json
     @functools.wraps(command)
     def run(argument: str | None, url: str | None, *, as_json: bool) -> None:
@@ -92,7 +92,7 @@ def at_url(command: Callable[..., object]) -> Callable[..., None]:
         if argument is not None and source is ParameterSource.COMMANDLINE:
             raise click.UsageError("The URL is given twice.")
         with errors_on_one_line(as_json=as_json):
-            command(_require_url(argument or url), Printer(as_json=as_json))
+            command(require_url(argument or url), Printer(as_json=as_json))
 
     return run
 
@@ -100,17 +100,18 @@ def at_url(command: Callable[..., object]) -> Callable[..., None]:
 def on_registry(command: Callable[..., object]) -> Callable[..., None]:
     """Decorate a command that gets the registry at `--url`, a printer, and its own parameters."""
 
-    @_url
+    @url_option
     @_json
     @functools.wraps(command)
     def run(url: str | None, *, as_json: bool, **parameters: Any) -> None:
-        with errors_on_one_line(as_json=as_json), _registry_at(_require_url(url)) as registry:
+        with errors_on_one_line(as_json=as_json), _registry_at(require_url(url)) as registry:
             command(registry, Printer(as_json=as_json), **parameters)
 
     return run
 
 
-def _require_url(url: str | None) -> str:
+def require_url(url: str | None) -> str:
+    """Return the URL of `--url` or of the environment; it is a usage error to have none."""
     if not url:
         raise click.UsageError(f"Pass the database's URL by --url, or set {URL_VARIABLE}.")
     return url

@@ -8,7 +8,8 @@ Errors of the set-up, such as a class whose rows refs cannot name, are raised by
 for all classes at once; the command prints them. A finding is not an error: the toolset works, but
 a model sees or can do less than the application may expect.
 
-It only reads mappings: no database is opened, and no row is read.
+With `--policies` it also checks row-level security in the database, as the role of the URL.
+Otherwise it only reads mappings: no database is opened, and no row is read.
 """
 
 from __future__ import annotations
@@ -19,11 +20,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from alfred_refs.cli.console import Printer, Row, document_of, errors_on_one_line
+from alfred_refs.cli.console import (
+    Printer,
+    Row,
+    document_of,
+    errors_on_one_line,
+    require_url,
+    url_option,
+)
 from alfred_refs.cli.mcp import load_object
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import Connection, Table
+
     from alfred_refs.tools import Toolset
+
+_POLICIES = """
+select given.name, relrowsecurity, pg_has_role(relowner, 'usage') and not relforcerowsecurity,
+    exists (select from pg_policy where polrelid = pg_class.oid)
+from unnest(cast(:names as text[])) as given (name)
+join pg_class on pg_class.oid = to_regclass(given.name)
+"""
+_ROLE = "select rolname from pg_roles where rolname = current_user and (rolsuper or rolbypassrls)"
 
 _COLUMNS = {"table": "table", "name": "attribute", "finding": "finding", "remedy": "remedy"}
 
@@ -49,15 +69,21 @@ class Finding:
 @click.argument("toolset", metavar="MODULE:DESK")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is anything to correct.")
-def doctor(toolset: str, *, as_json: bool, strict: bool) -> None:
+@click.option("--policies", is_flag=True, help="Also check row-level security, as the URL's role.")
+@url_option
+def doctor(toolset: str, url: str | None, *, as_json: bool, strict: bool, policies: bool) -> None:
     """Print what a toolset makes of its classes, and what may be missing.
 
     MODULE:DESK is a Toolset, or what its bind() returns, imported from the current directory, as
     in app.agent:desk. For each class: which attributes show refs, columns of UUIDs that nothing
     declares, columns that no model sees because of their type, missing labels, association tables
     that no tool reaches, and rows that all owners see.
+
+    With --policies, also owned tables that row-level security does not protect: pass the URL of
+    the application's role.
     """
     from alfred_refs.errors import SetupError
+    from alfred_refs.store import schema
     from alfred_refs.tools import BoundToolset, Toolset
 
     with errors_on_one_line(as_json=as_json):
@@ -69,6 +95,11 @@ def doctor(toolset: str, *, as_json: bool, strict: bool) -> None:
                 "name a Toolset, or the result of its bind()",
             )
         findings = [*findings_of(tools)]
+        if policies:
+            if tools.ownership is None:
+                raise SetupError("the toolset has no Ownership", "leave out --policies")
+            with schema.connect(require_url(url)) as connection:
+                findings += policy_findings(connection, tools.ownership.belongings)
         printer = Printer(as_json=as_json)
         rows: list[Row] = [document_of(each) for each in findings]
         head = {"classes": len([*tools.tables])}
@@ -95,6 +126,33 @@ def findings_of(toolset: Toolset) -> Iterator[Finding]:
             yield Finding(table.name, None, "no label: a wrong ref cannot be noticed", remedy)
         yield from _association_tables(toolset, table)
         yield from _owners(toolset, table)
+
+
+def policy_findings(connection: Connection, tables: Iterable[Table]) -> Iterator[Finding]:
+    """Yield faults of row-level security for the role of a connection.
+
+    Args:
+        connection: as the application connects.
+        tables: the tables that have owners.
+    """
+    from sqlalchemy import text
+    from sqlalchemy.dialects import postgresql
+
+    quote = postgresql.dialect().identifier_preparer.format_table  # type: ignore[no-untyped-call]
+    names = sorted(map(quote, tables))
+    found = connection.execute(text(_POLICIES), {"names": names}).all()
+    for name, is_enabled, is_owner, has_policy in found:
+        if not is_enabled:
+            remedy = f"alter table {name} enable row level security"
+            yield Finding(name, None, "row-level security is not enabled", remedy)
+        if is_owner:
+            remedy = "connect as another role, or force row level security"
+            yield Finding(name, None, "its owner is this role, or one that it may become", remedy)
+        if not has_policy:
+            yield Finding(name, None, "there is no policy", f"create policy … on {name}")
+    for role in connection.scalars(text(_ROLE)):
+        fact = "this role is a superuser, or has BYPASSRLS"
+        yield Finding(role, None, fact, "connect as another role")
 
 
 def _keys(table: Any) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import Engine, text
 
 from alfred_refs.cli.commands import alfred_refs
 
@@ -156,3 +157,17 @@ def test_another_object_is_refused(module: str) -> None:
 
     assert result.exit_code == 1
     assert "name a Toolset" in result.stderr
+
+
+def test_row_level_security_is_checked(module: str, engine: Engine) -> None:
+    """Of the tables that have owners, as the role of the URL."""
+    with engine.begin() as connection:
+        connection.execute(text("create table shops (id uuid primary key, owner text)"))
+    url = engine.url.render_as_string(hide_password=False)
+    result = run(f"{module}:owned", "--policies", "--strict", "--url", url)
+
+    assert result.exit_code == 1
+    assert "alter table shops enable row level security" in result.stdout
+    assert "tags" not in result.stdout.partition("row-level security")[2].partition("\n")[0]
+    assert "has no Ownership" in run(f"{module}:toolset", "--policies", "--url", url).stderr
+    assert run(f"{module}:owned", "--policies").exit_code == 2

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, func, select, text, update
@@ -21,12 +22,12 @@ from alfred_refs import (
     RegistryFailedError,
     RegistryTablesError,
 )
+from alfred_refs.cli.doctor import policy_findings
 from alfred_refs.store import Address, NewDraft
 from tests import owned
-from tests.owned import Line, Plan, Recipe, User
+from tests.owned import Ingredient, Line, Plan, Recipe, User
 
 PAGE = Path(__file__).parents[2] / "docs" / "owner.md"
-CHECK = Path(__file__).parents[2] / "examples" / "check_policies.sql"
 ANN, BOB = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
@@ -95,25 +96,26 @@ def test_what_bypasses_the_session_meets_the_policies(app: Engine, ownership: Ow
         assert session.scalars(RAW, execution_options=unconfined).all() == ["all", "ann"]
 
 
-FAULTS = """
-{table}: its owner is this role, or one that it may become
-{table}: row-level security is not enabled
-{table}: there is no policy
-role {role} is a superuser, or has BYPASSRLS
-"""
+FAULTS = [
+    "row-level security is not enabled",
+    "its owner is this role, or one that it may become",
+    "there is no policy",
+    "this role is a superuser, or has BYPASSRLS",
+]
 
 
-def test_the_page_asks_whether_the_wall_stands(app: Engine, engine: Engine) -> None:
+def test_the_policies_of_the_page_are_checked(app: Engine, engine: Engine) -> None:
     """Nothing is wrong for the application's role, and all of it for who made other tables."""
-    asked = CHECK.read_text()
+    tables: list[Any] = [each.__table__ for each in (Recipe, Line, Plan)]
     with app.connect() as connection:
-        assert connection.scalars(text(asked)).all() == []
+        assert [*policy_findings(connection, tables)] == []
+    other: Any = Ingredient.__table__
     with engine.connect() as connection:
-        role = connection.scalar(text("select current_user"))
-        bare = asked.replace("'recipes', 'lines', 'plans'", "'ingredients'")
-        assert sorted(connection.scalars(text(bare))) == (
-            FAULTS.format(table="ingredients", role=role).strip().splitlines()
-        )
+        found = [each.finding for each in policy_findings(connection, [other])]
+        connection.execute(text("alter table recipes force row level security"))
+        forced = [each.finding for each in policy_findings(connection, tables[:1])]
+    assert found == FAULTS
+    assert forced == FAULTS[-1:]
 
 
 @pytest.fixture

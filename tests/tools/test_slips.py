@@ -138,7 +138,7 @@ def test_what_is_put_together_wrongly_is_refused_at_once(tables: Engine) -> None
         with pytest.raises(OwnershipError):
             wrong_owner()
     owned = Ownership({Dish: "device", Part: "dish", Serving: "dish_id"})
-    with RefSession(tables, owner=owned.of("ann")) as session, pytest.raises(OwnershipError):
+    with RefSession(tables, owner=owned.of(uuid.uuid4())) as session, pytest.raises(OwnershipError):
         session.get(Dish, uuid.uuid4())
 
 
