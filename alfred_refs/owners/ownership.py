@@ -38,7 +38,6 @@ import re
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -317,27 +316,10 @@ class Ownership:
             value: the owner's key, as its columns have it, or as the text of a UUID or integer.
 
         Raises:
-            OwnershipError: the value is `None`, or has no such text.
+            OwnershipError: the value is `None`, or one that the columns cannot have.
         """
-        for kind, column in self._kinds.items():
-            try:
-                to_column_type(column, value)
-            except ValueError:
-                raise OwnershipError(
-                    f"the owner is a {type(value).__name__} that is not a {kind.__name__}",
-                    f"give a key that {column} can have",
-                ) from None
+        self.parameters(value)  # raises here, not at the first statement
         return Owner(self, value)
-
-    @cached_property
-    def _kinds(self) -> Mapping[type[Any], Column[Any]]:
-        """The Python types of owners' keys, each with a column of it."""
-        kinds: dict[type[Any], Column[Any]] = {}
-        for belonging in self.belongings.values():
-            if belonging.column is not None:
-                with suppress(NotImplementedError):  # types of extensions may have none
-                    kinds[belonging.column.type.python_type] = belonging.column
-        return kinds
 
     @cached_property
     def belongings(self) -> Mapping[Table, Belonging]:
