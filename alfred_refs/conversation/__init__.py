@@ -41,6 +41,6 @@ from .refs import RefEntry as RefEntry
 from .registry import RefRegistry as RefRegistry
 from .scrub import mask_keys as mask_keys
 from .view import (
+    DryRunDraftError as DryRunDraftError,
     SessionConversation as SessionConversation,
-    TriedDraftError as TriedDraftError,
 )

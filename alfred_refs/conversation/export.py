@@ -329,9 +329,9 @@ def _entity_name(text: str) -> str:
     return text
 
 
-def _field_name(text: str) -> str:
-    if not 0 < len(text) <= _MAX_FIELD_NAME or not text.isprintable():
-        raise ValueError("not the name of a field")
+def _name(text: str, longest: int) -> str:
+    if not 0 < len(text) <= longest or not text.isprintable():
+        raise ValueError("not a name")
     return text
 
 
@@ -342,20 +342,15 @@ def _names_of_values(fields: Any) -> Any:
     return [name.removeprefix(_RELATED) for name in fields if isinstance(name, str)]
 
 
-def _table_name(text: str) -> str:
-    if not 0 < len(text) <= _MAX_TABLE_NAME or not text.isprintable():
-        raise ValueError("not a table's name")
-    return text
-
-
-_Name = Annotated[str, AfterValidator(_entity_name)]
+_EntityName = Annotated[str, AfterValidator(_entity_name)]
 _Turn = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 _Count = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
 _Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
 _Json = Annotated[Any, BeforeValidator(_json_from_json)]
 _Time = Annotated[AwareDatetime, BeforeValidator(_datetime)]
 _Image = Annotated[dict[str, str | None], BeforeValidator(_json_from_json)]
-_FieldNames = list[Annotated[str, AfterValidator(_field_name)]]
+_FieldNames = list[Annotated[str, AfterValidator(partial(_name, longest=_MAX_FIELD_NAME))]]
+_TableName = Annotated[str, AfterValidator(partial(_name, longest=_MAX_TABLE_NAME))]
 
 
 class _Strict(BaseModel):
@@ -436,7 +431,7 @@ class _Call(_Strict):
 class _Change(_Strict):
     call: _Count
     place: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
-    table: Annotated[str, AfterValidator(_table_name)]
+    table: _TableName
     ref: Annotated[str, AfterValidator(_text_of_ref)] | None = None
     label: Annotated[str, AfterValidator(clean_label)] | None = None
     action: ChangeAction
@@ -452,10 +447,10 @@ class _Export(_Strict):
     owner: str | None
     turn: _Turn
     begun_at: _Time
-    last: dict[_Name, _Count]
+    last: dict[_EntityName, _Count]
     refs: list[_Ref]
-    last_drafts: dict[_Name, _Count] = {}
-    tables: dict[_Name, Annotated[str, AfterValidator(_table_name)]] = {}
+    last_drafts: dict[_EntityName, _Count] = {}
+    tables: dict[_EntityName, _TableName] = {}
     drafts: list[_Draft] = []
     activity: list[_Activity] = []
     steps: list[_Step] = []

@@ -260,7 +260,11 @@ class RefMap:
         of_rows = [ref for ref in parsed.values() if ref is not None and not ref.draft]
         entries = dict(self._store.resolve(self._address, of_rows)) if of_rows else {}
         drafts = self._fetch_drafts([ref for ref in parsed.values() if ref and ref.draft])
-        entries |= {ref: _row_of(drafts[ref]) for ref in drafts if drafts[ref].state == "saved"}
+        entries |= {  # the row of a saved draft, under the draft's own ref if it has no other
+            ref: draft.row or Entry(ref, cast(Key, draft.key))
+            for ref, draft in drafts.items()
+            if draft.state == "saved"
+        }
         back = self._find_rows({_pair(e) for e in entries.values() if e.gone})
         self._mark([pair for pair in back if back[pair]], None)
         entries |= {r: replace(e, gone=None) for r, e in entries.items() if _pair(e) in back}
@@ -469,11 +473,6 @@ def _typed_key(column: KeyColumn, key: Any) -> Key:
 
 def _pair(entry: Entry) -> EntityKey:
     return entry.ref.entity, entry.key
-
-
-def _row_of(draft: DraftEntry) -> Entry:
-    """Return the entry of a saved draft's row, or else of its key under the draft's own ref."""
-    return draft.row or Entry(draft.ref, cast(Key, draft.key))
 
 
 # Errors for bad refs

@@ -31,6 +31,7 @@ Limits:
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -79,14 +80,13 @@ FindRows = Callable[["SessionConversation", Collection[EntityKey]], Mapping[Enti
 """Returns those of some keys that rows have, and whether these rows are committed."""
 
 
-_TRIED = 900_000_001  # the number of the first ref that is not minted: far above those that are
+# Refs of new rows in a dry run: their numbers are far above those that are minted.
+_FIRST_OF_DRY_RUN = 900_000_001
+_DRY_RUN_REF = re.compile(r"\b[a-z][a-z0-9_]*_9\d{8}\b")
 
 
-_TRIED_REF = re.compile(r"\b[a-z][a-z0-9_]*_9\d{8}\b")
-
-
-class TriedDraftError(Exception):
-    """Drafts were to be written in a call that is only tried."""
+class DryRunDraftError(Exception):
+    """Drafts were to be written in a dry run."""
 
 
 class SessionConversation(ActivityMap):
@@ -128,7 +128,7 @@ class SessionConversation(ActivityMap):
         self.select_suggestions: SuggestionFilter | None = None
         self.on_deleted: Callable[[Collection[EntityKey]], None] | None = None
         self.find_rows: FindRows | None = None
-        self._tried: set[str] | None = None
+        self._dry_run_numbers: Iterator[int] | None = None  # of new rows, in a dry run
 
     telemetry = property(attrgetter("_telemetry"))
 
@@ -243,13 +243,13 @@ class SessionConversation(ActivityMap):
         self._mint(self._own_cache, pairs)
 
     @contextmanager
-    def trying(self) -> Iterator[None]:
+    def dry_run(self) -> Iterator[None]:
         """Mint nothing inside the `with`, because its work is rolled back.
 
-        New rows have refs that nobody else knows, and drafts are not written: that raises
-        `TriedDraftError`.
+        New rows have refs that nobody else knows. Writing drafts raises `DryRunDraftError`.
         """
-        before, self._tried = (self._own_cache, self._max_size), set()
+        before = self._own_cache, self._max_size
+        self._dry_run_numbers = itertools.count(_FIRST_OF_DRY_RUN)
         self._own_cache, self._max_size = RefCache(self._caches.gone), sys.maxsize
         viewer = self._viewer()
         if viewer is not None:
@@ -257,30 +257,27 @@ class SessionConversation(ActivityMap):
         try:
             yield
         finally:
-            (self._own_cache, self._max_size), self._tried = before, None
+            (self._own_cache, self._max_size), self._dry_run_numbers = before, None
             if viewer is not None:
                 viewer.invalidate()
 
     def _mint(self, cache: RefCache, pairs: Iterable[EntityKey]) -> None:
-        if self._tried is None:
+        if self._dry_run_numbers is None:
             super()._mint(cache, pairs)
             return
         new = [pair for pair in dict.fromkeys(pairs) if cache.ref_of(*pair) is None]
         known = self.refs_of_pairs(new)
         for pair in new:
-            ref = known.get(pair) or f"{pair[0]}_{_TRIED + len(self._tried)}"
-            cache.put(*pair, ref)
-            if pair not in known:
-                self._tried.add(ref)
+            cache.put(*pair, known.get(pair) or f"{pair[0]}_{next(self._dry_run_numbers)}")
 
     @staticmethod
-    def without_tried(value: Any) -> Any:
-        """Return JSON without the refs that new rows had in a call that was only tried."""
-        return json.loads(_TRIED_REF.sub("a new row", json.dumps(value)))
+    def without_dry_run_refs(value: Any) -> Any:
+        """Return JSON without the refs that new rows had in a dry run."""
+        return json.loads(_DRY_RUN_REF.sub("a new row", json.dumps(value)))
 
-    def _check_not_tried(self) -> None:
-        if self._tried is not None:
-            raise TriedDraftError
+    def _check_no_dry_run(self) -> None:
+        if self._dry_run_numbers is not None:
+            raise DryRunDraftError
 
     def refs_of(self, space: str) -> Mapping[Any, str]:
         """Return the cached refs by the token of their key: a live, read-only view.
@@ -375,7 +372,7 @@ class SessionConversation(ActivityMap):
 
     def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
         """See `RefMap.note_gone`; calls `on_deleted` for deleted rows."""
-        if self._tried is not None and reason == "was never saved":
+        if self._dry_run_numbers is not None and reason == "was never saved":
             return
         super().note_gone(pairs, reason)
         if self.on_deleted is not None and reason == "was deleted":
@@ -398,18 +395,18 @@ class SessionConversation(ActivityMap):
 
     def draft_all(self, *args: Any, **given: Any) -> list[Draft]:
         """See `DraftMap.draft_all`."""
-        self._check_not_tried()
+        self._check_no_dry_run()
         return super().draft_all(*args, **given)
 
     def edit_drafts(self, contents: Mapping[str, Mapping[str, Any]], **given: Any) -> list[Draft]:
         """See `DraftMap.edit_drafts`; not for a draft that the transaction saves."""
-        self._check_not_tried()
+        self._check_no_dry_run()
         self._check_not_saving(contents)
         return super().edit_drafts(contents, **given)
 
     def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
         """See `DraftMap.discard_drafts`; not for a draft that the transaction saves."""
-        self._check_not_tried()
+        self._check_no_dry_run()
         refs = list(refs)
         self._check_not_saving(refs)
         return super().discard_drafts(refs)

@@ -16,9 +16,9 @@ shown as `HIDDEN`:
 ...     print(str(error.orig).splitlines()[-1].strip())
 DETAIL:  Key (id)=(line_1) already exists.
 
-Exceptions come from two places. A connection calls `hide_keys` for every error of its driver, by
-the event `handle_error`. The session calls `ErrorRedaction.hide` for what SQLAlchemy and the
-application's code raise inside it. Connections without a session are left alone.
+Exceptions come from two places. A connection calls `redact_driver_error` for every error of its
+driver, by the event `handle_error`. The session calls `ErrorRedaction.hide` for exceptions of
+SQLAlchemy and of the application's code inside it. Connections without a session are left alone.
 
 `ColumnCatalogue` finds the columns that a name in an error may belong to, `Redactor` changes texts
 and values. No I/O: only refs that this process has cached are shown, and nothing is minted. Errors
@@ -94,7 +94,7 @@ class ErrorRedaction:
     def watch(self, connection: Connection) -> None:
         """Note that the session begins to work on a connection."""
         # first, before listeners of the application that log the error
-        sqla.prepend_error_listener(connection, hide_keys)
+        sqla.prepend_error_listener(connection, redact_driver_error)
         others = vars(connection).get(_SESSIONS, ())
         if self not in others:
             vars(connection)[_SESSIONS] = (*others, self)
@@ -165,7 +165,7 @@ class _NoRefs:
         return ()
 
 
-def hide_keys(context: ExceptionContext) -> DataError | None:
+def redact_driver_error(context: ExceptionContext) -> DataError | None:
     """Redact an error of the driver, if a session works on its connection.
 
     Listens to `handle_error`.

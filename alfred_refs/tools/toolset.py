@@ -31,9 +31,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from alfred_refs.conversation import (
     Conversation,
     Draft,
+    DryRunDraftError,
     RefRegistry,
     SessionConversation,
-    TriedDraftError,
     check_draftable,
 )
 from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
@@ -444,14 +444,14 @@ class Toolset:
         planner, chat = Planner(request), self._view_of(session)
         session.info[PLANNED] = True
         try:
-            with preserve_transaction(session), chat.trying():
+            with preserve_transaction(session), chat.dry_run():
                 answer = self.supervise(session, request, planner)
-        except TriedDraftError:
+        except DryRunDraftError:
             return Plan(tool=request.tool, notes=["changes drafts only, which are no rows yet"])
         finally:
             del session.info[PLANNED]
         if "error" in answer:
-            refusal = chat.without_tried(answer["error"])
+            refusal = chat.without_dry_run_refs(answer["error"])
             return Plan(tool=request.tool, refusal=refusal, token=REFUSED)
         return planner.plan or Plan(tool=request.tool)
 
@@ -617,7 +617,7 @@ class Toolset:
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except HeldBackError as held:
             return held.answer
-        except TriedDraftError:
+        except DryRunDraftError:
             raise
         except Exception as error:
             most = self._setting.limits.seconds

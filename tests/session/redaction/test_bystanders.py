@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.mapping import key_columns
-from alfred_refs.session.redaction import hide_keys
+from alfred_refs.session.redaction import redact_driver_error
 from alfred_refs.store.memory import MemoryStore
 from tests.fix_session import TravelLog
 from tests.models import Recipe, devices
@@ -52,8 +52,8 @@ def test_an_engine_is_listened_to_once(kitchen: Engine, conversation: Conversati
             session.connection()
     first, *others = kitchen.dialect.dispatch.handle_error
 
-    assert first is hide_keys
-    assert hide_keys not in others
+    assert first is redact_driver_error
+    assert redact_driver_error not in others
 
 
 def test_two_conversations_on_one_connection_name_no_key(
