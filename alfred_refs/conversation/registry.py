@@ -279,8 +279,8 @@ class RefRegistry(EventSource):
 
         For operators. It may run at any time, and several times at once: each batch is a short
         transaction, and conversations that are in use are skipped. A conversation that is used
-        without minting may count as unused for up to an hour longer. At the end, numbers are
-        freed that conversations forgotten longer than `unused_for` ago have left behind.
+        without minting may count as unused for up to an hour longer. At the end, the counters of
+        conversations that were forgotten longer than `unused_for` ago are deleted, too.
 
         Args:
             unused_for: the least time; some hours or more, as use is recorded hourly.

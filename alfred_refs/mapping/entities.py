@@ -220,8 +220,8 @@ class Entities:
     def of_column(self, element: ColumnElement[Any]) -> KeyColumn | None:
         """Return the key column behind a column, followed through aliases, subqueries and labels.
 
-        The result is `None` for data and for any expression that is not a column. So it is for a
-        column of a union that mixes keys of two entities, or keys and data.
+        The result is `None` for data, for any expression that is not a column, and for a column of
+        a union that mixes keys of two entities, or keys and data.
         """
         element = sqla.polymorphic_column(element)
         bases = [c for c in element.base_columns if is_in_table(c)]

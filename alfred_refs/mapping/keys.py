@@ -75,7 +75,7 @@ class ShownRef(str):
 
 
 class ShownText(ShownRef):
-    """`str()` of a ref: replaced by the text of the key, where the ref is replaced by the key."""
+    """The `str()` of a ref: in data it becomes the text of the key, and the ref the key itself."""
 
     __slots__ = ()
 

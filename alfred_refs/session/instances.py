@@ -920,7 +920,7 @@ class Boundary:
             self._mint_loaded()
 
     def keys_of_instances(self) -> list[EntityKey]:
-        """Return the keys that instances may show; all count as new from now on."""
+        """Return the keys that instances may show; all instances count as new from now on."""
         states = self._instances.all()
         own = [state for state in states if getattr(state, BOUNDARY, None) is self]
         self._instances.make_new(own)

@@ -515,7 +515,7 @@ class Redactor:
         self._shown: dict[str, str] = {}  # keys of the statement, as text → their replacements
 
     def ref(self, key: Key, entity: str | None = None) -> str:
-        """Return the ref of a key, or `HIDDEN`; without an entity only if there is one ref."""
+        """Return the ref of a key, or `HIDDEN`; without an entity, there must be one ref only."""
         refs = self._refs.refs_by_entity(key)
         if entity is not None and entity in refs:
             return refs[entity]

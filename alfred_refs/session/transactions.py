@@ -364,7 +364,7 @@ class ActivityLog:
         conversation.on_deleted = self._note_deleted
 
     def _note_deleted(self, pairs: Iterable[EntityKey]) -> None:
-        """Keep that rows were found deleted, to be stored with the next activity."""
+        """Keep rows that were found to be deleted; stored with the next activity."""
         add_activity(self._activity, [Activity(pair, "deleted") for pair in pairs])
 
     @contextmanager

@@ -669,7 +669,7 @@ class ParameterTargets:
             )
 
     def _set_type(self, parameter: BindParameter[Any], type_: TypeEngine[Any]) -> None:
-        """Record the type of the keys, if a string was to be sent as a string."""
+        """Record the type of the keys, if the parameter has another, such as that of a string."""
         if repr(parameter.type) != repr(type_):
             self._types[parameter.key] = type_
 

@@ -141,7 +141,7 @@ def _table(relation: _Relation, connection: Connection, entities: Entities) -> T
 
 
 def _metadata_schemas(relation: _Relation, connection: Connection) -> set[str | None]:
-    """Return the schemas by which the metadata may have a table."""
+    """Return the schemas that a table may have in the metadata."""
     schema_map = connection.get_execution_options().get("schema_translate_map") or {}
     schemas: set[str | None] = {name for name, to in schema_map.items() if to == relation.schema}
     # a temporary table may shadow one of the metadata, with other columns
