@@ -225,9 +225,8 @@ def is_instance(value: object) -> bool:
     return hasattr(value, STATE)
 
 
-def state_of(instance: object) -> InstanceState[Any]:
-    """Return the state of an instance of a mapped class: `inspect()` without its dispatch."""
-    return instance_state(instance)
+state_of: Callable[[object], State] = instance_state
+"""Returns the state of an instance of a mapped class: `inspect()` without its dispatch."""
 
 
 def replace_value(state: State, name: str, value: Any) -> None:
