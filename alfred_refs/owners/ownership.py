@@ -160,8 +160,8 @@ def _check_parents(found: Mapping[Table, Belonging]) -> None:
                 break
             if seen.parent not in found:
                 raise OwnershipError(
-                    f"rows of {seen.table.name!r} belong as those of {seen.parent.name!r}, "
-                    "which is not owned",
+                    f"rows of {seen.table.name!r} belong to the owner of their row of "
+                    f"{seen.parent.name!r}, which is not owned",
                     "name the owner's attribute of that class too",
                 )
             seen = found[seen.parent]
@@ -256,7 +256,7 @@ def _name_of(model: Model, attribute: str | QueryableAttribute[Any]) -> str:
     name: object = attribute if isinstance(attribute, str) else getattr(attribute, "key", None)
     if not isinstance(name, str):
         raise OwnershipError(
-            f"{model!r} is owned by {attribute!r}, which is no attribute",
+            f"{model!r} is owned by {attribute!r}, which is not an attribute",
             "give its name, or the attribute of the class",
         )
     return name

@@ -440,7 +440,7 @@ def _mismatches(resolved: Sequence[_ResolvedEdit], rules: Rules) -> Iterator[Con
         if expect is not None and each.item is not None:
             other = rules.mismatch(each.item, len(each.path) - 1, expect)
             if other is not None:
-                fact = f"{_words(each.path)} is not what is expected, but {other}"
+                fact = f"{_words(each.path)} is not the expected item, but {other}"
                 yield Conflict("unexpected_item", (each.number,), fact)
 
 

@@ -339,7 +339,7 @@ class Transactions:
         except SQLAlchemyError:
             # The transaction has ended. If this is lost, the next use of a ref checks its row.
             count = len(gone) + len(saved)
-            _log.warning("could not note what became of the rows of %d refs", count)
+            _log.warning("could not record whether the rows of %d refs exist", count)
         activity, self._activity = self._activity, {}
         if self.log is not None:
             self.log.store(activity.values())
@@ -389,7 +389,7 @@ class ActivityLog:
         try:
             self._conversation.note_activity([*batch.values()], self._actor)
         except SQLAlchemyError:
-            _log.warning("could not note what was done with the rows of %d refs", len(batch))
+            _log.warning("could not record the activity on the rows of %d refs", len(batch))
 
 
 # Written rows

@@ -540,7 +540,7 @@ class ParameterTargets:
             if len(meanings) > 1 and name not in self._mixtures:
                 which = "a parameter" if name in anonymous else f"parameter {name!r}"
                 raise UntranslatableError(
-                    f"{which} stands for a key and for something else",
+                    f"{which} is used for a key and for something else",
                     "give each its own parameter",
                 )
 

@@ -220,7 +220,7 @@ def _check_types(expressions: Iterable[Any], shape: KeyShape) -> None:
         if key_type_of(type_) != shape.key_type or is_text_uuid(type_) != shape.as_text:
             raise UntranslatableError(
                 f"a result shows keys of {shape.name} and is declared as another type",
-                "put the key column before the refs in the expression, or select it by itself",
+                "put the key column before the refs in the expression, or select it separately",
             )
 
 

@@ -150,7 +150,7 @@ def test_what_became_of_rows_is_only_a_note(
             session.commit()
 
     assert saved(tables) == list("BCDE")
-    assert "could not note what became of the rows of 1 refs" in caplog.text
+    assert "could not record whether the rows of 1 refs exist" in caplog.text
     assert str(key) not in caplog.text
 
 

@@ -372,7 +372,11 @@ def test_an_owners_criteria_serve_a_plain_session(
         ({Recipe: "nothing", Line: "recipe"}, {}, "Recipe has no column or relationship"),
         ({Recipe: "__tablename__"}, {}, "Recipe has no column or relationship '__tablename__'"),
         ({int: "nothing"}, {}, "<class 'int'> is owned, and it is not mapped"),
-        ({Line: "recipe"}, {}, "rows of 'lines' belong as those of 'recipes', which is not owned"),
+        (
+            {Line: "recipe"},
+            {},
+            "rows of 'lines' belong to the owner of their row of 'recipes', which is not owned",
+        ),
         ({Recipe: "lines"}, {}, "is not many-to-one"),
         ({Recipe: "parent"}, {}, "belong to each other in a circle"),
     ],
@@ -396,7 +400,7 @@ def test_an_owner_has_a_key_that_its_columns_can_have(ownership: Ownership, valu
 def test_an_attribute_has_a_name() -> None:
     """Anything else is refused as the ownership is made."""
     wrong: Any = {Recipe: 5}
-    with pytest.raises(OwnershipError, match="is owned by 5, which is no attribute"):
+    with pytest.raises(OwnershipError, match="is owned by 5, which is not an attribute"):
         Ownership(wrong)
 
 

@@ -244,13 +244,13 @@ def test_what_is_expected_must_stand_there(session: RefSession, week: uuid.UUID)
     SESSIONS.preview(session, week, [Remove([1], expect="push"), Remove([2], {"name": "pull"})])
     with pytest.raises(PositionError) as caught:
         SESSIONS.apply(session, week, [Remove([1], "pull"), Remove([2], {"name": "legs"})])
-    assert "position 2 is not what is expected, but {'name': 'pull'}" in str(caught.value)
+    assert "position 2 is not the expected item, but {'name': 'pull'}" in str(caught.value)
     with pytest.raises(PositionError, match="but 'c'"):
         TAGS.apply(session, week, [Remove([3], expect="d")])
     for edit in (Move([3], to=1, expect="d"), Modify([3], "x", expect="d")):
         with pytest.raises(PositionError, match="but 'c'"):
             TAGS.apply(session, week, [edit])
-    with pytest.raises(PositionError, match="position 1 is not what is expected"):
+    with pytest.raises(PositionError, match="position 1 is not the expected item"):
         SESSIONS.preview(session, week, [Remove([1], "pus")])
     with pytest.raises(PositionError, match="colour"):
         SESSIONS.preview(session, week, [Remove([1], {"name": "push", "colour": "red"})])

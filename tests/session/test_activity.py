@@ -245,7 +245,7 @@ def test_a_note_that_cannot_be_made_is_in_nobodys_way(
         session.commit()
     with Session(tables) as plain:
         assert plain.scalar(select(func.count()).select_from(Recipe)) == 1
-    assert "could not note what was done" in caplog.text
+    assert "could not record the activity" in caplog.text
 
 
 @pytest.mark.parametrize("key", [{}, {"id": uuid.uuid4()}])

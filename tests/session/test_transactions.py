@@ -76,7 +76,7 @@ def test_a_registry_that_fails_does_not_fail_the_commit(
         session.commit()
 
     assert [r.getMessage() for r in caplog.records if r.name == "alfred_refs"] == [
-        "could not note what became of the rows of 1 refs"
+        "could not record whether the rows of 1 refs exist"
     ]
     assert key not in caplog.text
     assert conversation.refer(Recipe, recipe.__dict__["id"]) == "recipe_1"

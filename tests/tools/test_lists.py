@@ -250,12 +250,12 @@ NO_COLUMN = (
                 (
                     "unexpected_item",
                     [1],
-                    "position 1 is not what is expected, but another row",
+                    "position 1 is not the expected item, but another row",
                 ),
                 (
                     "unexpected_item",
                     [2],
-                    "position 2 is not what is expected, but {'note': 'sauce'}",
+                    "position 2 is not the expected item, but {'note': 'sauce'}",
                 ),
             ],
         ),
@@ -488,7 +488,7 @@ def test_arrays_in_an_array_are_edited(hall: Editing) -> None:
     answer = hall("grid", modify(1, 2, data="7"), move(2, 1, to=2), modify(1, 1, data=0))
     assert answer["items"] == {"1": [0, 7], "2": [4, 3]}
     told = hall("grid", remove(2, 2, expect=9))["error"]["conflicts"][0]["fact"]
-    assert told == "position [2, 2] is not what is expected, but 3"
+    assert told == "position [2, 2] is not the expected item, but 3"
 
 
 def test_a_draft_of_a_class_that_is_not_changed_stays(hall: Editing, session: RefSession) -> None:
