@@ -7,6 +7,7 @@ which the server knows no values, and taken back.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -107,8 +108,16 @@ VALUES: Mapping[str, Any] = {
     "p_limit": 5,
     "p_place": 0,
     "p_new": NONE,
-    "p_noted": ["recipe"] * 3,
-    "p_noted_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
+    "p_noted": json.dumps(
+        [
+            {"entity": "recipe", "key": encode(key).hex(), "action": action, "fields": fields}
+            for key, action, fields in (
+                (SMALL, "read", ["name"]),
+                (uuid.UUID(int=1), "linked", None),
+                (uuid.UUID(int=2), "deleted", []),
+            )
+        ]
+    ),
     "p_number": 10_000,
     "p_of_any": True,
     "p_numbers": [1, 2, 30_000],

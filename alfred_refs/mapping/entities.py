@@ -124,6 +124,7 @@ class Entities:
         self._may_have_alternates: tuple[WeakSet[Table], bool] = WeakSet(), False
         self._has_labels: WeakKeyDictionary[Table, bool] = WeakKeyDictionary()
         self._primary_columns: WeakValueDictionary[str, Column[Any]] = WeakValueDictionary()
+        self._key_tables: WeakValueDictionary[str, Table] = WeakValueDictionary()
 
     def memo(self, make: Callable[[Entities], _T]) -> _T:
         """Return `make(self)`, computed once and shared by all callers."""
@@ -180,11 +181,15 @@ class Entities:
             entity: the name of an entity; the result is `None` before its first use.
             schemas: a `schema_translate_map` to apply to the schema.
         """
-        used = self.names.table_of(entity)
-        mapper = None if used is None else sqla.mapper_of_table(used)
-        table = used if mapper is None else key_table(mapper)
-        if not isinstance(table, Table):
-            return None
+        table = self._key_tables.get(entity)
+        if table is None:
+            used = self.names.table_of(entity)
+            mapper = None if used is None else sqla.mapper_of_table(used)
+            table = used if mapper is None else key_table(mapper)
+            if not isinstance(table, Table):
+                return None
+            if mapper is not None:
+                self._key_tables[entity] = table
         schema = dict(schemas).get(table.schema, table.schema)
         return table.name if schema is None else f"{schema}.{table.name}"
 

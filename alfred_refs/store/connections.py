@@ -339,13 +339,16 @@ def _dump_arrays_in_binary(_: Any, record: ConnectionPoolEntry) -> None:
 # The settings that writing needs; the defaults of server, database or role may be others. A ref
 # that was returned must survive a crash of the server, or another key would get its number. A
 # stronger setting than `on`, such as `remote_apply`, is left as it is.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _WRITE = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    _BEGIN,
     """
     SELECT set_config('synchronous_commit', 'on', true)
     WHERE current_setting('synchronous_commit') = 'off'
     """,
 )
+# For what may be lost in a crash of the server: the commit does not wait for the disk.
+_WRITE_LATER = (_BEGIN, "SET LOCAL synchronous_commit = off")
 _SNAPSHOT = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 _COMMIT = "COMMIT"
 
@@ -405,7 +408,10 @@ def _can_pipeline(connection: Connection) -> bool:
 
 
 def _run_pipeline(
-    connection: Connection, batch: Sequence[Compiled], parameters: Mapping[str, Any]
+    connection: Connection,
+    begin: Sequence[str],
+    batch: Sequence[Compiled],
+    parameters: Mapping[str, Any],
 ) -> Sequence[Any]:
     """Send a whole transaction by psycopg's pipeline; return the rows of its last statement."""
     driver = cast(Any, connection.connection.driver_connection)
@@ -415,7 +421,7 @@ def _run_pipeline(
     pipeline = _async_pipeline(driver.pipeline()) if is_async else driver.pipeline()
     with _invalidated_on_failure(connection), sqla.as_sqlalchemy_errors(connection, driver):
         with _first_error(pipeline, driver_error):
-            for statement in _WRITE:
+            for statement in begin:
                 wait(driver.execute(statement))
             for query in batch:
                 last = wait(driver.execute(str(query), query.construct_params(parameters)))
@@ -481,6 +487,7 @@ class PostgresConnections:
         parameters: Mapping[str, Any],
         *,
         idempotent: bool = True,
+        durable: bool = True,
     ) -> Sequence[Any]:
         """Execute statements in one transaction, and return the rows of the last one.
 
@@ -489,14 +496,15 @@ class PostgresConnections:
             parameters: of all of them.
             idempotent: whether they may be executed again after the connection was lost, when they
                 may have been committed already.
+            durable: whether they survive a crash of the server right after this returns.
         """
+        begin = _WRITE if durable else _WRITE_LATER
 
         def write(connection: Connection) -> Sequence[Any]:
             if _can_pipeline(connection):
-                return _run_pipeline(
-                    connection, [self._compile_once(q) for q in batch], parameters
-                )
-            with transaction(connection):
+                compiled = [self._compile_once(query) for query in batch]
+                return _run_pipeline(connection, begin, compiled, parameters)
+            with transaction(connection, begin):
                 *_, last = [connection.execute(statement, parameters) for statement in batch]
                 return last.all() if last.returns_rows else []
 

@@ -16,7 +16,9 @@ attribute above the method that sends it.
 There is one row for each ref: the last action on its row, the turns of the first and the last one,
 and the names of the columns and relationships that the model was shown. Values are not stored:
 prompts read them. `note` mints refs for keys that have none, and adds the names, in one batch
-under the lock of the conversation's row. Names that are older than `KEPT_TURNS` are replaced.
+under the lock of the conversation's row. A batch that mints no ref does not wait for the disk, so
+a crash of the server may lose the last activity. Names that are older than `KEPT_TURNS` are
+replaced.
 
 `activity` reads the last turns by one index and the retained refs by another, each from its end.
 Steps older than `KEPT_TURNS` are deleted by `begin_turn`.
@@ -42,6 +44,7 @@ from alfred_refs.store.sql import (
     WORKING_TURN,
     address_parameters,
     json_or_none,
+    json_text,
     typed_text,
 )
 from alfred_refs.store.values import (
@@ -64,15 +67,16 @@ _ENTRY = "kind, number, action, actor, first_turn, last_turn, reason, demoted, f
 # The actions to record, each with the number of its key; keys without ref are left out.
 _NOTED = f"""
     SELECT
-        counters.kind, mappings.number, noted.action, CAST(noted.fields AS json) AS fields,
-        {WORKING_TURN} AS turn
-    FROM unnest(:p_noted, :p_noted_keys, :p_actions, :p_fields)
-        AS noted (entity, key, action, fields)
+        counters.kind, mappings.number, noted.action, noted.fields, {WORKING_TURN} AS turn
+    FROM json_to_recordset(CAST(:p_noted AS json))
+        AS noted (entity text, key text, action text, fields json)
     JOIN alfred_refs_counter AS counters
         ON counters.conversation = :p_conversation AND counters.entity = noted.entity
     CROSS JOIN LATERAL (
         SELECT number FROM alfred_refs_mapping
-        WHERE conversation = :p_conversation AND kind = counters.kind AND key = noted.key
+        WHERE conversation = :p_conversation
+            AND kind = counters.kind
+            AND key = decode(noted.key, 'hex')
         LIMIT 1
     ) AS mappings
     WHERE {OF_TABLE} AND {MINE}
@@ -86,6 +90,7 @@ _FIELDS = f"""CASE
         SELECT json_array_elements_text(noted.fields)
         UNION
         SELECT unnest(known.fields) WHERE known.last_turn > noted.turn - {KEPT_TURNS}
+        ORDER BY 1
     )
 END"""
 
@@ -111,6 +116,7 @@ _ACTIVITY_OF_REQUESTED = f"""activity.conversation = :p_conversation
 class PostgresActivity(PostgresRefs):
     """The part of `PostgresStore` that is about actions on rows, and about steps."""
 
+    # False if nothing could be recorded: another owner's conversation, or refs of other tables.
     _NOTE = typed_text(f"""
         WITH noted AS ({_NOTED}), merged AS (
             SELECT
@@ -125,23 +131,29 @@ class PostgresActivity(PostgresRefs):
                 ON known.conversation = :p_conversation
                 AND known.kind = noted.kind
                 AND known.number = noted.number
+        ), stored AS (
+            INSERT INTO alfred_refs_activity AS activity
+                (conversation, kind, number, first_turn, last_turn, action, actor, demoted, fields)
+            SELECT
+                :p_conversation, kind, number, first_turn, last_turn, action, actor,
+                coalesce(demoted, false), fields
+            FROM merged
+            ON CONFLICT (conversation, kind, number) DO UPDATE SET
+                last_turn = excluded.last_turn,
+                action = excluded.action,
+                actor = excluded.actor,
+                demoted = excluded.demoted,
+                fields = excluded.fields
+            WHERE ROW (
+                activity.last_turn, activity.action, activity.actor, activity.demoted,
+                activity.fields
+            ) IS DISTINCT FROM ROW (
+                excluded.last_turn, excluded.action, excluded.actor, excluded.demoted,
+                excluded.fields
+            )
         )
-        INSERT INTO alfred_refs_activity
-            (conversation, kind, number, first_turn, last_turn, action, actor, demoted, fields)
-        SELECT
-            :p_conversation, kind, number, first_turn, last_turn, action, actor,
-            coalesce(demoted, false), fields
-        FROM merged
-        ON CONFLICT (conversation, kind, number) DO UPDATE SET
-            last_turn = excluded.last_turn,
-            action = excluded.action,
-            actor = excluded.actor,
-            demoted = excluded.demoted,
-            fields = excluded.fields
+        SELECT {MINE} AND {NONE_OF_ANOTHER_TABLE}
     """)
-
-    # False if nothing could be recorded: another owner's conversation, or refs of other tables.
-    _IS_NOTED = typed_text(f"SELECT {MINE} AND {NONE_OF_ANOTHER_TABLE}")
 
     def note(
         self,
@@ -159,17 +171,24 @@ class PostgresActivity(PostgresRefs):
             "p_keys": [encode(each.key[1]) for each in maybe_new],
             "p_labels": [each.label for each in maybe_new],
             "p_tables": address.tables_of(each.key[0] for each in done),
-            "p_noted": [each.key[0] for each in done],
-            "p_noted_keys": [encode(each.key[1]) for each in done],
-            "p_actions": [each.action for each in done],
-            # as JSON: an array of arrays would have to be rectangular
-            "p_fields": [json_or_none(each.fields) for each in done],
+            # one document: arrays of texts take the driver longer than all the rest
+            "p_noted": json_text(
+                [
+                    {
+                        "entity": each.key[0],
+                        "key": encode(each.key[1]).hex(),
+                        "action": each.action,
+                        "fields": None if each.fields is None else [*each.fields],
+                    }
+                    for each in done
+                ]
+            ),
             "p_actor": actor,
             "p_turn": turn,
         }
         mint = [self._REFER] if maybe_new else []
-        batch = [self._LOCK_ALWAYS, *mint, self._NOTE, self._IS_NOTED]
-        [(is_noted,)] = self._write(batch, values)
+        batch = [self._LOCK_ALWAYS, *mint, self._NOTE]
+        [(is_noted,)] = self._write(batch, values, durable=bool(maybe_new))
         if not is_noted:
             self._check_tables(address)
             raise UnknownConversationError(address.id)

@@ -64,7 +64,8 @@ _TYPES: Mapping[Any, str] = {
     LargeBinary: "p_key",
     Text: "p_id p_owner p_table p_entity p_after_entity p_gone p_tables p_actor p_reason"
     " p_content p_tool p_arguments p_state p_user p_call_id p_plan p_token p_answer p_expected"
-    " p_decided_by p_ref p_facts p_key_images p_befores p_afters p_search",
+    " p_decided_by p_ref p_facts p_key_images p_befores p_afters p_search"
+    " p_noted",
     Integer: "p_number p_limit p_turn p_turns_back p_begun p_undoes p_before p_place",
     SmallInteger: "p_taken",
     Boolean: "p_of_any",
@@ -73,8 +74,8 @@ _TYPES: Mapping[Any, str] = {
     DateTime(timezone=True): "p_begun_at p_asked_at p_decided_at p_expires_at p_used_at",
     ARRAY(Uuid): "p_chosen",
     ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations"
-    " p_noted p_actions p_actors p_reasons p_fields p_given",
-    ARRAY(LargeBinary): "p_keys p_noted_keys",
+    " p_actions p_actors p_reasons p_fields p_given",
+    ARRAY(LargeBinary): "p_keys",
     ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits p_first_turns",
     ARRAY(Boolean): "p_demoted",
 }

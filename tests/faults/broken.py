@@ -27,6 +27,7 @@ class Early(PostgresStore):
         parameters: Mapping[str, Any],
         *,
         idempotent: bool = True,
+        durable: bool = True,  # noqa: ARG002  # the databases of these runs never wait
     ) -> Sequence[Any]:
         def write(_: Connection) -> Sequence[Any]:
             connection = self._own.get().connect()
@@ -54,10 +55,12 @@ class Unlocked(PostgresStore):
         parameters: Mapping[str, Any],
         *,
         idempotent: bool = True,
+        durable: bool = True,
     ) -> Sequence[Any]:
-        rows = super()._write(batch[-1:], parameters, idempotent=idempotent)
+        options = {"idempotent": idempotent, "durable": durable}
+        rows = super()._write(batch[-1:], parameters, **options)
         # the conversation does not exist yet
-        return rows or super()._write(batch, parameters, idempotent=idempotent)
+        return rows or super()._write(batch, parameters, **options)
 
 
 # value of `--store` -> store

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from alfred_refs import PostgresStore, UnknownConversationError
 from alfred_refs.mapping.keys import Ref
@@ -296,6 +296,25 @@ WORK = st.one_of(
     st.tuples(st.just("drop"), REFS),
     st.tuples(st.just("mark"), st.lists(KEYS, max_size=2), st.sampled_from(["was deleted", None])),
 )
+
+
+def test_the_same_again_writes_nothing(engine: Engine) -> None:
+    """A model reads the same rows in every step; each version of a row is a write."""
+    store = PostgresStore(engine)
+    read = [Activity(key, "read", ["b", "a"], shown=True) for key in (SOUP, STEW)]
+    store.refer(CHAT, [SOUP, STEW])
+
+    def versions() -> Sequence[Any]:
+        with engine.connect() as connection:
+            found = connection.execute(text("select number, xmin from alfred_refs_activity"))
+            return sorted(map(tuple, found))
+
+    store.note(CHAT, read, "model")
+    before = versions()
+    store.note(CHAT, [*reversed(read)], "model")
+    assert versions() == before
+    store.note(CHAT, [replace(read[0], fields=["c"])], "model")
+    assert [old == new for old, new in zip(before, versions(), strict=True)] == [False, True]
 
 
 def test_postgres_and_memory_agree_on_any_sequence(engine: Engine) -> None:

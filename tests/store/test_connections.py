@@ -16,7 +16,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import PostgresStore, RefRegistry
 from alfred_refs.errors import RegistryFailedError
-from alfred_refs.store import Address
+from alfred_refs.store import Activity, Address
 from tests.store.test_postgres import (
     by_default,
     connections_beside_one_of,
@@ -145,6 +145,29 @@ async def test_a_mint_is_written_before_it_is_handed_out(
     with engine.connect() as connection:
         assert connection.scalar(text("select setting from noted")) == used
         assert connection.scalar(text("show synchronous_commit")) == default
+    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+async def test_activity_does_not_wait_for_the_disk(engine: Engine, driver: str) -> None:
+    """Unless it mints refs: a crash may undo what was read, and no ref."""
+    by_default(engine, "synchronous_commit = on")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(NOTE.replace("_mapping", "_activity"))
+    url = engine.url.set(drivername=f"postgresql+{driver}")
+    application = create_async_engine(url) if driver == "asyncpg" else None
+    plain = create_engine(url) if application is None else application.sync_engine
+    store = PostgresStore(plain)
+
+    await greenlet_spawn(store.note, CHAT, [Activity(("recipe", 1), "created")], "user")
+    await greenlet_spawn(store.refer, CHAT, [("recipe", 2)])
+    await greenlet_spawn(
+        store.note, CHAT, [Activity(("recipe", 2), "read", ["name"], shown=True)], "model"
+    )
+
+    with engine.connect() as connection:
+        settings = connection.scalars(text("select setting from noted")).all()
+    assert settings == ["on", "off"]
     await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
 
 
