@@ -44,7 +44,6 @@ from alfred_refs.store.sql import (
     WORKING_TURN,
     address_parameters,
     json_or_none,
-    json_text,
     typed_text,
 )
 from alfred_refs.store.values import (
@@ -55,6 +54,7 @@ from alfred_refs.store.values import (
     Actor,
     Address,
     StepEntry,
+    json_text,
 )
 
 if TYPE_CHECKING:
