@@ -193,7 +193,7 @@ async def test_a_cancelled_call_is_rolled_back_where_it_is_awaited(
             ):
                 let_go.wait(5)
             else:
-                write.session.execute(text("SELECT pg_sleep(5)"))
+                write.session.execute(text("SELECT pg_sleep(1)"))
 
     tools = Toolset(MODELS, hooks={Dish: [Waiting()]})
     written = []
