@@ -7,9 +7,9 @@
 
 | module | contents |
 | --- | --- |
-| `commands` | the command group, and all commands but one |
-| `mcp` | `alfred-refs mcp`: serve a toolset by the Model Context Protocol |
-| `inspector` | `alfred-refs inspect`: serve the inspector on this machine |
+| `commands` | the command group, and most commands |
+| `doctor` | `alfred-refs doctor`: check a toolset |
+| `serving` | `alfred-refs mcp` and `alfred-refs inspect`: serve a toolset |
 | `console` | shared by the commands: options, errors on one line, tables and JSON |
 
 It needs the extra `cli`. Nothing else in the package imports it, and `alfred-refs --help` imports

@@ -1,4 +1,4 @@
-"""The `alfred-refs` command group, and its commands except `mcp`, `doctor` and `inspect`.
+"""The `alfred-refs` command group, and its commands except `doctor`, `mcp` and `inspect`.
 
 >>> from click.testing import CliRunner
 >>> url = engine.url.render_as_string(hide_password=False)
@@ -24,8 +24,7 @@ recipe_2  Toast  -
 | `export`, `import`, `fork`, `forget`, `prune` | making and removing conversations |
 | `audit` | finding keys in logs |
 | `doctor` (`cli.doctor`) | findings on an application's toolset |
-| `inspect` (`cli.inspector`) | web pages with the calls of models, and with calls that wait for a
-person |
+| `mcp`, `inspect` (`cli.serving`) | serving a toolset to models, and to people |
 
 They are for operators, who may log in to the registry's database: conversations of all owners are
 accessible. Keys are printed only by `show --keys`, `resolve` and `export`.
@@ -65,8 +64,7 @@ from alfred_refs.cli.console import (
     without_passwords,
 )
 from alfred_refs.cli.doctor import doctor
-from alfred_refs.cli.inspector import inspect
-from alfred_refs.cli.mcp import mcp
+from alfred_refs.cli.serving import inspect, mcp
 
 if TYPE_CHECKING:
     from alfred_refs.conversation import Draft, RefEntry, RefRegistry

@@ -28,7 +28,7 @@ from alfred_refs.cli.console import (
     require_url,
     url_option,
 )
-from alfred_refs.cli.mcp import load_object
+from alfred_refs.cli.serving import load_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from sqlalchemy import Engine, create_engine, select, text
 
 from alfred_refs.cli.commands import alfred_refs
-from alfred_refs.cli.mcp import reflect_desk
+from alfred_refs.cli.serving import reflect_desk
 from alfred_refs.store import schema
 from tests.fix_postgres import connected
 from tests.integrations import shop

@@ -18,7 +18,7 @@ import uvicorn
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from alfred_refs.cli.mcp import Address
+from alfred_refs.cli.serving import Address
 from alfred_refs.inspector import LocalAccess, inspector_of
 from alfred_refs.tools import BoundToolset
 from tests.inspector import garden

@@ -1,11 +1,14 @@
-r"""`alfred-refs mcp`: serve a toolset by the Model Context Protocol, over stdio or HTTP.
+r"""`alfred-refs mcp` and `alfred-refs inspect`: serve a toolset to models, and to people.
 
     $ alfred-refs mcp app.agent:desk --conversation desk-1 --owner 7
     $ alfred-refs mcp app.agent:desk --http 127.0.0.1:8000 --token-verifier app.auth:verifier
     $ alfred-refs mcp postgresql://localhost/shop --reflect
+    $ alfred-refs inspect app.agent:desk
+    open http://127.0.0.1:8765/?token=...
 
-The toolset is an object of a program (`load_object`), or is made from the tables of a database
-(`reflect_desk`):
+`mcp` serves the Model Context Protocol over stdio or HTTP, `inspect` the web pages of the
+inspector. The toolset is an object of a program (`load_object`), or is made from the tables of a
+database (`reflect_desk`):
 
 >>> url = engine.url.render_as_string(hide_password=False)
 >>> with reflect_desk(url, tables=["lines", "recipes"]) as reflected:
@@ -13,12 +16,16 @@ The toolset is an object of a program (`load_object`), or is made from the table
 2 tables, read only: lines, recipes
 rows are called: recipes by name
 
-The server itself is `alfred_refs.integrations.mcp.server_of`. HTTP without a token verifier is
+The MCP server itself is `alfred_refs.integrations.mcp.server_of`. HTTP without a token verifier is
 served on a loopback address only, and to no page of a browser: the `Host` and `Origin` headers
 must name this machine.
 
 >>> Address.parse("127.0.0.1:8000").is_loopback, Address.parse("[::]:8000").is_loopback
 (True, False)
+
+The inspector is for programs of this machine, and only a browser that has opened the address with
+the token sees a page: the token is exchanged for a cookie. To serve it to others, mount
+`alfred_refs.inspector.inspector_of` in an application, with its own authentication.
 
 A combination of options in which one has no effect is a usage error, because its user relies on
 it. There is no TLS: put a proxy in front.
@@ -27,6 +34,7 @@ it. There is no TLS: put a proxy in front.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import importlib
 import ipaddress
 import logging
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.auth.provider import TokenVerifier
     from sqlalchemy import Connection
+    from starlette.types import ASGIApp
 
     from alfred_refs.integrations.reflect import Reflection
     from alfred_refs.tools import BoundToolset
@@ -58,6 +67,9 @@ _ADDRESS = re.compile(
 )
 _MAX_PORT = 65_535
 _SHUTDOWN_SECONDS = 5  # for requests in progress
+_LOOPBACK = "127.0.0.1"
+_PORT = 8765  # of the inspector
+_NEEDED = ("jinja2", "starlette", "uvicorn")
 
 _OBJECT = re.compile(r"(?P<module>[\w.]+):(?P<object>[\w.]+)")
 
@@ -86,7 +98,7 @@ _IN_MEMORY_INSTRUCTIONS = (
 )
 
 
-# The command
+# alfred-refs mcp
 
 
 def _parse_address(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
@@ -197,17 +209,9 @@ class _Flags:
 @contextmanager
 def _desk(flags: _Flags) -> Iterator[tuple[BoundToolset, str | None]]:
     """Yield the toolset to serve, and the instructions of the server."""
-    from alfred_refs.errors import SetupError
-    from alfred_refs.tools import BoundToolset
-
     target = str(flags.target)
     if not flags.reflect:
-        desk = load_object(target)
-        if not isinstance(desk, BoundToolset):
-            raise SetupError(
-                f"{target!r} is a {type(desk).__name__}", "name the result of Toolset.bind(...)"
-            )
-        yield desk, None
+        yield _load_desk(target), None
         return
     with reflect_desk(
         target, write=flags.write, tables=flags.table, hidden=flags.hide, labels=flags.label
@@ -272,6 +276,64 @@ def _serve(server: Server[Any], flags: _Flags) -> None:
         address = Address(flags.http.host, listener.getsockname()[1])
         click.echo(f"serving http://{address}/mcp", err=True)
         _serve_http(server, listener, address, verifier)
+
+
+# alfred-refs inspect
+
+
+@click.command("inspect")
+@click.argument("desk", metavar="MODULE:DESK")
+@click.option(
+    "--port",
+    type=click.IntRange(0, _MAX_PORT),
+    default=_PORT,
+    show_default=True,
+    help="0 for any free one.",
+)
+@click.option("--owner", metavar="OWNER", help="Only conversations of OWNER.")
+@click.option("--by", metavar="NAME", help="Who decides. Default: your login.")
+def inspect(desk: str, *, port: int, owner: str | None, by: str | None) -> None:
+    """Serve web pages with conversations, and with calls that wait for a person.
+
+    MODULE:DESK is the result of Toolset.bind(...), imported from the current directory, as in
+    app.agent:desk. The pages are for a browser of this machine, which opens the printed address.
+    """
+    try:
+        import uvicorn as _  # noqa: F401  # an extra may be missing
+
+        from alfred_refs.inspector import LocalAccess, inspector_of
+        from alfred_refs.inspector.pages import Pages
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _NEEDED:
+            raise
+        needed = "`alfred-refs inspect` needs `pip install alfred-refs[inspect]`"
+        raise click.UsageError(needed) from None
+
+    with errors_on_one_line(as_json=False):
+        found = _load_desk(desk)
+        access = LocalAccess(by or getpass.getuser(), ... if owner is None else owner)
+        Pages(found, access.operator)  # an invalid owner is refused here, not at the first request
+        app = inspector_of(found, authenticate=access)
+        try:
+            listener = Address(_LOOPBACK, port).listen()
+        except OSError as error:
+            message = f"port {port} cannot be served: {error.strerror}"
+            raise Failure("OSError", message, as_json=False) from None
+        with listener:
+            address = Address(_LOOPBACK, listener.getsockname()[1])
+            click.echo(f"open http://{address}/{access.query}")
+            _serve_pages(app, listener)
+
+
+def _serve_pages(app: ASGIApp, listener: socket.socket) -> None:
+    """Serve until a signal ends the process."""
+    import uvicorn
+
+    logging.basicConfig()
+    options: dict[str, Any] = {"log_level": "warning", "server_header": False}  # no URLs in logs
+    config = uvicorn.Config(app, timeout_graceful_shutdown=1, **options)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 # Transports
@@ -412,6 +474,23 @@ def load_object(name: str) -> Any:
             raise SetupError(f"there is no {part!r} in {name!r}", "name an object of the module")
         value = getattr(value, part)
     return value
+
+
+def _load_desk(name: str) -> BoundToolset:
+    """Import a bound toolset by its name.
+
+    Raises:
+        SetupError: there is none of that name.
+    """
+    from alfred_refs.errors import SetupError
+    from alfred_refs.tools import BoundToolset
+
+    found = load_object(name)
+    if not isinstance(found, BoundToolset):
+        raise SetupError(
+            f"{name!r} is a {type(found).__name__}", "name the result of Toolset.bind(...)"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
