@@ -1,6 +1,11 @@
 -- Partition the registry's tables by conversation, or change the number of partitions:
 --   psql -v ON_ERROR_STOP=1 -f partitions.sql
--- The tables must exist; docs/registry.md has what to know before.
+-- The tables must exist. Know before:
+-- * If it ends with "canceling statement due to lock timeout", nothing has changed: run it again.
+-- * It needs the disk space of the tables once more, until the commit.
+-- * The new tables belong to the role that runs it: repeat grants and publications.
+-- * If the tables are not in the role's first schema, set search_path before it.
+-- * Tables that a later revision adds are not partitioned: run it again with another number.
 begin;
 -- shorter than the server looks for deadlocks: if anybody is to give way, it is this script
 set local lock_timeout = '500ms';

@@ -167,7 +167,6 @@ RUNNERS = {
     "poolers": "store/test_poolers.py",
     "positions": "positions/test_page.py",
     "registry": "application.py",
-    "shapes": "statements/test_shapes.py",
     "sql": "tools/sql/test_page.py",
     "start": "project/test_docs.py",
     "telemetry": "neighbours/test_docs.py",
