@@ -535,7 +535,7 @@ def check_failed(
     )
 
 
-def mark_for_ref(ref: str, expected: str | None, known: list[str]) -> ToolError:
+def unknown_ref(ref: str, expected: str | None, known: list[str]) -> ToolError:
     """Report that a ref is in angle brackets, in which texts show keys.
 
     Args:

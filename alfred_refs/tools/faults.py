@@ -69,7 +69,6 @@ from alfred_refs.tools.errors import (
     foreign_row,
     invalid_content,
     list_changed,
-    mark_for_ref,
     missing_reference,
     missing_value,
     not_permitted,
@@ -77,6 +76,7 @@ from alfred_refs.tools.errors import (
     still_referenced,
     too_deep,
     too_slow,
+    unknown_ref,
     unreadable_value,
 )
 from alfred_refs.tools.filters import Keys
@@ -252,7 +252,7 @@ def _entity_in(text: str) -> str | None:
 def _ref_fault(error: BadRefError, tool: str) -> ToolError:
     mark = _MARK.fullmatch(error.ref or "")
     if mark is not None:
-        return mark_for_ref(mark[1], error.expected, list(error.known))
+        return unknown_ref(mark[1], error.expected, list(error.known))
     code = next(code for class_, code in _REF_CODES.items() if isinstance(error, class_))
     data: dict[str, Any] = {"ref": error.ref, "known": list(error.known)}
     data |= {"expected": error.expected} if error.expected is not None else {}

@@ -2,7 +2,7 @@
 
 The tests run each shape with keys on a plain session and with refs on a `RefSession`: both must
 return the same rows and leave the same tables, or the second raises the expected error.
-`docs/reference/shapes.md` is generated from this table, without the shapes that show nothing new.
+`docs/reference/shapes.md` is generated from it, without the shapes that show nothing new.
 """
 
 from __future__ import annotations
