@@ -89,7 +89,7 @@ def test_no_shape_is_listed_twice() -> None:
 
 
 def test_the_documentation_has_the_table_as_it_is() -> None:
-    """The page is made of it; `python -m tests.shapes > docs/reference/shapes.md` writes it anew."""
+    """`python -m tests.shapes > docs/reference/shapes.md` writes it anew."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "shapes.md"
 
     assert page.read_text() == report.page()
