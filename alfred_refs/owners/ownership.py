@@ -20,8 +20,8 @@ recipes.user_id = :param_1
 ['4 tomatoes', '1 onion']
 
 How it is used: the first half of the module reads a `Belonging` for each table from the mappings.
-`Ownership` turns these into WHERE criteria, and checks the constructs of a confined statement
-(`sqla.compiler.Rules`): the compiler calls it for each table, function and CTE that it renders.
+`Ownership` turns these into WHERE criteria, and checks the constructs of a confined statement: the
+compiler calls it for each table, function and CTE that it renders (`sqla.compiler`).
 
 Limits:
 

@@ -455,7 +455,7 @@ class RowAddition:
 
 
 @dataclass(slots=True)
-class Plan:
+class RowPlan:
     """The rows that a batch writes.
 
     Attributes:
@@ -473,7 +473,7 @@ class Plan:
     last: int
 
 
-def plan_of(snapshot: Snapshot, outcome: Outcome) -> Plan:
+def plan_of(snapshot: Snapshot, outcome: Outcome) -> RowPlan:
     """Compare an edited tree with its snapshot and return the rows to write."""
     return _Planner(snapshot, outcome).plan()
 
@@ -490,7 +490,7 @@ class _Planner:
             if _position(item, place.level) == 0
         }
 
-    def plan(self) -> Plan:
+    def plan(self) -> RowPlan:
         by_item = [(item, self._row_level_in(item)) for item in self._outcome.lists]
         lists = [(item, level) for item, level in by_item if level is not None]
         added = [new for parent, level in lists for new in self._number_rows(parent, level)]
@@ -508,7 +508,7 @@ class _Planner:
             if isinstance(level := self._places[item].level, RowLevel)
         ]
         positions = (_position(item, place.level) for item, place in self._places.items())
-        return Plan(
+        return RowPlan(
             removed,
             list(self._changes.values()),
             added,
@@ -573,7 +573,7 @@ def _foreign_key(level: RowLevel, parent: Any) -> dict[str, Any]:
 # Writes
 
 
-def write(session: Session, plan: Plan) -> None:
+def write(session: Session, plan: RowPlan) -> None:
     """Write a plan and flush, twice if rows take each other's unique positions."""
     for row, level in plan.removed:
         if level.deletes:
@@ -610,7 +610,7 @@ def set_values(row: Any, values: Mapping[str, Any]) -> None:
             flag_modified(row, name)
 
 
-def _move_behind_end(plan: Plan) -> bool:
+def _move_behind_end(plan: RowPlan) -> bool:
     """Move rows behind the end first, if one takes another's unique position.
 
     The unit of work orders the UPDATEs of a flush by primary key, and each UPDATE must keep

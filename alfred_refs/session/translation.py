@@ -81,16 +81,16 @@ from alfred_refs.sqla import State
 from alfred_refs.statements import (
     DataRefs,
     InputTarget,
-    Plan,
-    Plans,
     Single,
+    StatementPlan,
+    StatementPlans,
     check_data,
     check_loaded,
     origins,
+    parameter_texts,
     results,
     swap_refs,
     takes_keys,
-    texts_in,
 )
 from alfred_refs.store import Activity, Actor
 
@@ -131,7 +131,7 @@ class Translation:
         self.draft_objects = DraftObjects(session, self.conversation)
         self.draft_saving = DraftSaving(session, self.boundary, self.transactions)
         self.redaction = ErrorRedaction(self.boundary)
-        self.plans = self.conversation.entities.memo(Plans)
+        self.plans = self.conversation.entities.memo(StatementPlans)
         self.check_missing: Callable[[], None] | None = None
         # bound methods, not methods: they run for each chunk of rows and each exception
         self.after_fetch = self.boundary.after_fetch
@@ -357,7 +357,7 @@ class PreparedStatement:
         activity: the rows that it is about to change, if activity is kept.
     """
 
-    plan: Plan
+    plan: StatementPlan
     values: Sequence[BindParameter[Any]]
     column_keys: ColumnKeys
     activity: Sequence[Activity] = ()
@@ -413,7 +413,7 @@ def _resolve_single(
 
 
 def _resolve_all(
-    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], boundary: Boundary
+    execution: ORMExecuteState, plan: StatementPlan, values: Sequence[Any], boundary: Boundary
 ) -> ColumnKeys:
     """Put keys in place of all refs in a statement and its parameters."""
     if execution.parameters:
@@ -442,7 +442,10 @@ def _resolve_all(
 
 
 def _resolve_data(
-    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], translation: Translation
+    execution: ORMExecuteState,
+    plan: StatementPlan,
+    values: Sequence[Any],
+    translation: Translation,
 ) -> None:
     """Put keys in place of refs that the program has copied into data."""
     data = DataRefs.of(execution.statement, values, plan.inputs, execution.parameters)
@@ -490,7 +493,7 @@ class ResolvedKeys:
         def as_key(value: Any) -> Any:
             if holds_key(parameter):  # of an instance that was flushed in the meantime
                 return value
-            self.resolve(texts_in(parameter, value, slot))
+            self.resolve(parameter_texts(parameter, value, slot))
             return swap_refs(value, slot, self.key)
 
         return sqla.LateKey(cast("Callable[[], Any]", parameter.callable), as_key)

@@ -40,7 +40,7 @@ from .engines import (
     parallel_pool as parallel_pool,
     pings as pings,
     prepend_error_listener as prepend_error_listener,
-    root_of as root_of,
+    root_engine as root_engine,
     schemas_in as schemas_in,
     schemas_of as schemas_of,
     schemas_of_session as schemas_of_session,

@@ -2,7 +2,7 @@
 
 Where a table ends up in a FROM list is known in one place only, the compiler: after the ORM has
 put joins together, subqueries have been correlated and loader options have been applied. So that
-is where the criteria of `Rules` are added:
+is where the criteria of `ConfinementRules` are added:
 
 | a table | its criterion goes |
 | --- | --- |
@@ -70,7 +70,7 @@ from alfred_refs.sqla.statements import update_on_conflict, write_target
 # Rules
 
 
-class Rules(Protocol):
+class ConfinementRules(Protocol):
     """The rows that confined statements may read and write, by table; methods may raise."""
 
     def readable(self, table: FromClause) -> ColumnElement[bool] | None:
@@ -271,8 +271,8 @@ class _ConfiningCompiler:
     _alias: FromClause | None = None  # the alias whose table is being rendered
 
     @property
-    def _rules(self) -> Rules:
-        return cast(Rules, self.dialect.confined_by)
+    def _rules(self) -> ConfinementRules:
+        return cast(ConfinementRules, self.dialect.confined_by)
 
     @contextmanager
     def _covering(
@@ -608,7 +608,7 @@ class _ConfinedContext:
         return super()._init_compiled(*own, *rest, **options)  # type: ignore[misc]
 
     def pre_exec(self) -> None:
-        rules: Rules = self.dialect.confined_by
+        rules: ConfinementRules = self.dialect.confined_by
         if self.compiled is None or self.isddl:
             raise rules.refuse("DDL" if self.isddl else "a statement given as text")
         if self.compiled.isinsert or self.compiled.isupdate:
@@ -649,7 +649,7 @@ class _ConfinedContext:
         ]
 
 
-def confined_dialect(dialect: Dialect, rules: Rules) -> Dialect:
+def confined_dialect(dialect: Dialect, rules: ConfinementRules) -> Dialect:
     """Return a twin of a dialect that confines the statements that it compiles and executes.
 
     Both share one `__dict__`, and so their event listeners and all that either learns of the

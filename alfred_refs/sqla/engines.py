@@ -6,7 +6,7 @@ their own but `connection_cache`, which lives on the pool's record of a connecti
 
 | to | use |
 | --- | --- |
-| share one pool between engines made by `execution_options()` | `root_of` |
+| share one pool between engines made by `execution_options()` | `root_engine` |
 | open connections next to an application's pool | `parallel_pool`, `max_connections` |
 | close them when the application disposes of its engine | `on_disposal` |
 | replace connections that the server has cut | `invalidate_pool` |
@@ -18,7 +18,7 @@ their own but `connection_cache`, which lives on the pool's record of a connecti
 | give an object an asynchronous interface | `AsyncFacade`, `async_method`, `async_list_method` |
 
 >>> tenant = engine.execution_options(schema_translate_map={None: "tenant_1"})
->>> root_of(tenant) is engine
+>>> root_engine(tenant) is engine
 True
 >>> schemas_of(tenant), schemas_of(engine)
 (frozenset({(None, 'tenant_1')}), frozenset())
@@ -66,7 +66,7 @@ from sqlalchemy.util.concurrency import await_only, greenlet_spawn, in_greenlet 
 # Engines and their pools
 
 
-def root_of(engine: Engine) -> Engine:
+def root_engine(engine: Engine) -> Engine:
     """Return the engine that owns the pool: `execution_options()` returns a proxy of it."""
     # Private: `OptionEngine._proxied`. Pinned by `test_the_root_of_an_engine_owns_its_pool`.
     return cast(Engine, getattr(engine, "_proxied", engine))

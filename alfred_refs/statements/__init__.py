@@ -1,6 +1,6 @@
 """Translate one statement: refs in it become keys, keys in its rows become refs.
 
-    statement, plan, parameters = Plans(entities).of(
+    statement, plan, parameters = StatementPlans(entities).of(
         select(MealPlan.id, Recipe.name).where(MealPlan.recipe_id == "recipe_1")
     )
     plan.inputs.positions       {0: KeyColumn("meal_plans.recipe_id", entity="recipe")}
@@ -24,11 +24,15 @@ from .inputs import (
     DataRefs as DataRefs,
     Single as Single,
     check_data as check_data,
+    parameter_texts as parameter_texts,
     swap_refs as swap_refs,
     takes_keys as takes_keys,
-    texts_in as texts_in,
 )
-from .plans import Plan as Plan, Plans as Plans, check_loaded as check_loaded
+from .plans import (
+    StatementPlan as StatementPlan,
+    StatementPlans as StatementPlans,
+    check_loaded as check_loaded,
+)
 from .results import (
     RefSource as RefSource,
     Renderer as Renderer,

@@ -296,9 +296,9 @@ class Flows:
                 return self._of_function(element)
             case array():
                 return merge_flows(map(self.of, element.clauses)).unnested(-1)
-            case BinaryExpression(operator=operators.getitem) if is_array(element.left):
-                return self.of(element.left).unnested(0 if is_array(element) else 1)
-            case BinaryExpression(operator=operators.concat_op) if is_array(element):
+            case BinaryExpression(operator=operators.getitem) if has_array_type(element.left):
+                return self.of(element.left).unnested(0 if has_array_type(element) else 1)
+            case BinaryExpression(operator=operators.concat_op) if has_array_type(element):
                 return self.of(element.left) + self.of(element.right)
             case TableValuedColumn():
                 return self._of_set_returning(element.scalar_alias)
@@ -415,7 +415,7 @@ def _positions_of_union(selects: Sequence[list[list[Any]]]) -> list[list[Any]]:
     return [[element for each in at for element in each] for at in zip(*selects, strict=True)]
 
 
-def is_array(element: Any) -> bool:
+def has_array_type(element: Any) -> bool:
     """Return whether the values of an expression are arrays."""
     return isinstance(element.type, ARRAY)
 
@@ -552,7 +552,7 @@ class ParameterTargets:
             self._compare(*operands)
         elif operator is operators.getitem:
             return
-        elif is_array(element.left) and (
+        elif has_array_type(element.left) and (
             operator in (operators.contains_op, operators.concat_op)
             or getattr(operator, "opstring", None) in _ARRAY_OPERATORS
         ):

@@ -130,7 +130,9 @@ class Inputs:
             refs.append((text, column))
 
         for position, target in self.positions.items():
-            refs += texts_in(values[position], sqla.parameter_value(values[position]), target)
+            refs += parameter_texts(
+                values[position], sqla.parameter_value(values[position]), target
+            )
         for record in _records(statement, parameters):
             if isinstance(record, Mapping):
                 for name, value in record.items():
@@ -264,7 +266,7 @@ def single_of(inputs: Inputs) -> Single | None:
 # One execution
 
 
-def texts_in(
+def parameter_texts(
     parameter: BindParameter[Any], value: Any, target: InputTarget
 ) -> list[tuple[str, KeyColumn]]:
     """Return the strings that must be refs in the value of a parameter, each with its column.

@@ -1,7 +1,8 @@
 """Statement plans: where refs go into a statement and keys come out of its rows.
 
-A `Plan` is made once for all statements of one cache key, which differ in values alone, as
-SQLAlchemy's compiled form is. `Plans.of` returns it, with the statement and its parameters:
+A `StatementPlan` is made once for all statements of one cache key, which differ in values alone,
+as SQLAlchemy's compiled form is. `StatementPlans.of` returns it, with the statement and its
+parameters:
 
 1. lambdas in a statement are replaced by their expressions, whose parameters can be replaced;
 2. `check_filled` checks that no key is loaded or stored as data;
@@ -10,7 +11,7 @@ SQLAlchemy's compiled form is. `Plans.of` returns it, with the statement and its
 Each execution then goes by the plan, without looking at the statement's clauses again.
 
 >>> from alfred_refs import RefPolicy
->>> plans = Plans(Entities(RefPolicy()))
+>>> plans = StatementPlans(Entities(RefPolicy()))
 >>> statement, plan, parameters = plans.of(select(Line.id).where(Line.recipe_id == "recipe_1"))
 >>> plan.single.column.name, plan.outputs.columns[0].name
 ('lines.recipe_id', 'lines.id')
@@ -72,7 +73,7 @@ _CAPACITY = 500  # the default size of SQLAlchemy's compiled cache
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StatementPlan:
     """Where refs go into statements of one cache key, and keys come out of their rows.
 
     Attributes:
@@ -92,7 +93,7 @@ class Plan:
     rewrites_rows: bool
 
 
-class Plans:
+class StatementPlans:
     """The plans of one application, by the cache key of their statements.
 
     Attributes:
@@ -101,10 +102,12 @@ class Plans:
 
     def __init__(self, entities: Entities) -> None:
         self.entities = entities
-        self._plans: dict[Hashable, Plan] = {}
+        self._plans: dict[Hashable, StatementPlan] = {}
         self._lock = threading.Lock()
 
-    def of(self, statement: Executable) -> tuple[Executable, Plan, Sequence[BindParameter[Any]]]:
+    def of(
+        self, statement: Executable
+    ) -> tuple[Executable, StatementPlan, Sequence[BindParameter[Any]]]:
         """Return a statement without lambdas, its plan, and its parameters as the plan has them.
 
         Raises:
@@ -128,14 +131,16 @@ class Plans:
                     self._plans[sqla.WeakCacheKey(cache_key)] = plan
         return statement, plan, parameters
 
-    def _plan(self, statement: Executable, parameters: Sequence[BindParameter[Any]]) -> Plan:
+    def _plan(
+        self, statement: Executable, parameters: Sequence[BindParameter[Any]]
+    ) -> StatementPlan:
         check_filled(statement, Lineage(self.entities.of_column), self.entities)
         inputs = inputs_of(statement, parameters, self.entities)
         refs = [parameters[i] for i, target in inputs.positions.items() if takes_keys(target)]
         in_where = not inputs.types and sqla.all_in_where(statement, refs)
         outputs = outputs_of(statement, parameters, self.entities, inputs.keys)
         by_text = sqla.is_from_text(statement)
-        return Plan(
+        return StatementPlan(
             inputs,
             in_where,
             single_of(inputs) if in_where else None,

@@ -201,7 +201,7 @@ class OwnEngine:
         self._application = application
         self._timeout = timeout
         self._by_process: dict[int, tuple[Engine, TimeLimits]] = {}
-        sqla.on_disposal(sqla.root_of(application), self.close)
+        sqla.on_disposal(sqla.root_engine(application), self.close)
 
     @property
     def is_async(self) -> bool:
@@ -293,7 +293,7 @@ class OwnEngine:
 
     def release(self) -> None:
         """Close the connections for good, and stop listening to the application's engine."""
-        event.remove(sqla.root_of(self._application), "engine_disposed", self.close)
+        event.remove(sqla.root_engine(self._application), "engine_disposed", self.close)
         self.close()
 
     def _make(self) -> tuple[Engine, TimeLimits]:

@@ -180,7 +180,7 @@ class PostgresCalls(PostgresRefs):
     def is_on(self, connection: Connection) -> bool:
         if connection.dialect.name != "postgresql":
             return False
-        engine = sqla.root_of(connection.engine)
+        engine = sqla.root_engine(connection.engine)
         if engine not in self._is_on:
             theirs, ours = connection.execute(self._PLACE).one(), self._place()
             self._is_on[engine] = theirs.database == ours.database

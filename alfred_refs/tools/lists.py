@@ -34,9 +34,9 @@ from sqlalchemy import inspect, select
 from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
 from alfred_refs.positions.editing import (
-    Plan,
     RowAddition,
     RowChange,
+    RowPlan,
     Snapshot,
     column_value,
     plan_of,
@@ -388,7 +388,7 @@ class ListEditor:
                 raise hidden_items(self._list.name)
         return snapshot
 
-    def _prepare(self, plan: Plan) -> dict[str, list[str]]:
+    def _prepare(self, plan: RowPlan) -> dict[str, list[str]]:
         """Call the hooks of all planned changes, and check cascades.
 
         Removed rows that must be deleted are deleted here.
@@ -410,7 +410,7 @@ class ListEditor:
             self._prepare_new(self._target(level), new_rows)
         return others
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self, plan: RowPlan) -> None:
         """Check permissions and refs, before hooks are called and anything is changed.
 
         Raises:
@@ -462,7 +462,7 @@ class ListEditor:
                 refs = self._call.refs_of(foreign[:_MAX_NAMED], table)
                 raise foreign_row(refs[0], None, refs)
 
-    def _prepare_changed(self, plan: Plan, others: dict[str, list[str]]) -> None:
+    def _prepare_changed(self, plan: RowPlan, others: dict[str, list[str]]) -> None:
         """Call the hooks of rows that stay: for each changed row, and once for all moved rows."""
         report = CascadeReport(self._call, self._changes)
         unlinked = [

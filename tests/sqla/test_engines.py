@@ -18,8 +18,8 @@ from alfred_refs import sqla
 
 def test_the_root_of_an_engine_owns_its_pool(engine: Engine) -> None:
     """An engine made by `execution_options` stands on another."""
-    assert sqla.root_of(engine.execution_options(isolation_level="SERIALIZABLE")) is engine
-    assert sqla.root_of(engine) is engine
+    assert sqla.root_engine(engine.execution_options(isolation_level="SERIALIZABLE")) is engine
+    assert sqla.root_engine(engine) is engine
 
 
 async def test_an_awaitable_can_be_waited_for_in_synchronous_code() -> None:

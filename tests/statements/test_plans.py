@@ -35,17 +35,17 @@ from sqlalchemy.orm import (
 
 from alfred_refs import RefPolicy, UntranslatableError, sqla
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.statements.plans import _CAPACITY, Plans
+from alfred_refs.statements.plans import _CAPACITY, StatementPlans
 from tests.models import Cook, MealPlan, OrderLine, Preference, Recipe
 
 
 @pytest.fixture
-def plans() -> Plans:
+def plans() -> StatementPlans:
     """No plans yet."""
-    return Plans(Entities(RefPolicy()))
+    return StatementPlans(Entities(RefPolicy()))
 
 
-def test_a_plan_is_made_once_for_all_statements_of_a_shape(plans: Plans) -> None:
+def test_a_plan_is_made_once_for_all_statements_of_a_shape(plans: StatementPlans) -> None:
     """Other values have the same plan, another column another."""
     _, one, _ = plans.of(select(Recipe.id).where(Recipe.id == "recipe_1"))
     _, same, [parameter] = plans.of(select(Recipe.id).where(Recipe.id == "recipe_2"))
@@ -56,7 +56,7 @@ def test_a_plan_is_made_once_for_all_statements_of_a_shape(plans: Plans) -> None
     assert different is not one
 
 
-def test_a_plan_tells_where_refs_go_in_and_come_out(plans: Plans) -> None:
+def test_a_plan_tells_where_refs_go_in_and_come_out(plans: StatementPlans) -> None:
     """Parameters by their place or name, columns of the result by their position."""
     statement = select(MealPlan.day, MealPlan.recipe_id).where(
         MealPlan.day == bindparam("day"),
@@ -90,7 +90,7 @@ OTHER_PLACES = {
 
 
 @pytest.mark.parametrize("name", ONE_PLACE)
-def test_a_plan_knows_that_one_parameter_is_all_there_is(plans: Plans, name: str) -> None:
+def test_a_plan_knows_that_one_parameter_is_all_there_is(plans: StatementPlans, name: str) -> None:
     """It is compared with a key column in the WHERE, and nothing else may be a ref."""
     _, plan, values = plans.of(ONE_PLACE[name])
 
@@ -100,7 +100,7 @@ def test_a_plan_knows_that_one_parameter_is_all_there_is(plans: Plans, name: str
 
 
 @pytest.mark.parametrize("name", OTHER_PLACES)
-def test_a_plan_knows_that_there_is_more_to_look_at(plans: Plans, name: str) -> None:
+def test_a_plan_knows_that_there_is_more_to_look_at(plans: StatementPlans, name: str) -> None:
     """Or less; the quick way is only for what it does completely."""
     _, plan, _ = plans.of(OTHER_PLACES[name])
 
@@ -108,7 +108,7 @@ def test_a_plan_knows_that_there_is_more_to_look_at(plans: Plans, name: str) -> 
 
 
 def test_the_only_text_is_left_to_another_where_it_is_not_the_statements_own(
-    plans: Plans,
+    plans: StatementPlans,
 ) -> None:
     """A list has several, a function is asked late, and `params()` of 2.1 has the last word."""
     given: Any = bindparam("given", "recipe_1", Uuid())
@@ -128,7 +128,7 @@ def test_the_only_text_is_left_to_another_where_it_is_not_the_statements_own(
     assert told[3] in ("recipe_2", None)  # 2.0 puts it into the statement
 
 
-def test_what_has_no_keys_has_nothing_to_do(plans: Plans) -> None:
+def test_what_has_no_keys_has_nothing_to_do(plans: StatementPlans) -> None:
     """Entities and plain columns need no work on the rows."""
     _, plan, _ = plans.of(select(Recipe, MealPlan.day, OrderLine.position))
 
@@ -143,7 +143,9 @@ def test_what_has_no_keys_has_nothing_to_do(plans: Plans) -> None:
         select(column("id", Integer)).select_from(text("recipes")),
     ],
 )
-def test_what_the_statement_does_not_tell_is_unknown(plans: Plans, statement: object) -> None:
+def test_what_the_statement_does_not_tell_is_unknown(
+    plans: StatementPlans, statement: object
+) -> None:
     """Values of unknown origin are looked at one by one."""
     _, plan, _ = plans.of(statement)  # type: ignore[arg-type]
 
@@ -151,7 +153,7 @@ def test_what_the_statement_does_not_tell_is_unknown(plans: Plans, statement: ob
     assert not plan.outputs.columns
 
 
-def test_a_refusal_is_not_kept_as_a_plan(plans: Plans) -> None:
+def test_a_refusal_is_not_kept_as_a_plan(plans: StatementPlans) -> None:
     """A statement that is refused is refused again."""
     statement = select(cast(Recipe.id, Integer))
     for _ in range(2):
@@ -159,7 +161,7 @@ def test_a_refusal_is_not_kept_as_a_plan(plans: Plans) -> None:
             plans.of(statement)
 
 
-def test_plans_are_bounded(plans: Plans) -> None:
+def test_plans_are_bounded(plans: StatementPlans) -> None:
     """An application that writes ever new statements does not fill the memory."""
     for _ in range(_CAPACITY + 20):
         plans.of(select(Recipe.name.label(f"x{uuid.uuid4().hex}")))
@@ -187,7 +189,7 @@ class Counted(Local):
     "expression", [Counted.key, cast(Counted.key, String), literal_column("id")]
 )
 def test_an_attribute_filled_by_a_statement_must_not_show_keys(
-    plans: Plans, expression: Any
+    plans: StatementPlans, expression: Any
 ) -> None:
     """`with_expression()` of a key, or of what is not known, is refused; of data it is not."""
     option = with_expression(Counted.extra, expression)
@@ -200,7 +202,7 @@ def test_an_attribute_filled_by_a_statement_must_not_show_keys(
 
 
 def test_an_attribute_that_is_always_an_expression_shows_a_key_or_is_left_raw(
-    plans: Plans,
+    plans: StatementPlans,
 ) -> None:
     """A `column_property()` of the key itself is a key; another is raw if it says so."""
     held = plans.entities.of_class(Counted).all
@@ -211,7 +213,7 @@ def test_an_attribute_that_is_always_an_expression_shows_a_key_or_is_left_raw(
     }
 
 
-def test_a_union_whose_columns_cannot_be_told_is_refused(plans: Plans) -> None:
+def test_a_union_whose_columns_cannot_be_told_is_refused(plans: StatementPlans) -> None:
     """A joined subclass and its alias tell the same columns in two ways: five, and four."""
     union = union_all(select(Cook), select(aliased(Cook)))
 
@@ -221,7 +223,7 @@ def test_a_union_whose_columns_cannot_be_told_is_refused(plans: Plans) -> None:
 
 @pytest.mark.slow
 def test_a_class_in_the_place_of_one_that_is_gone_has_plans_of_its_own(
-    plans: Plans, monkeypatch: pytest.MonkeyPatch
+    plans: StatementPlans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is kept cannot be told from what it was, and is made anew."""
 
