@@ -246,7 +246,7 @@ def parse_content(
 
 def _fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
     """Return the column attributes that a draft may set, with their values; cached by class."""
-    cache = entities.class_cache(mapper.class_)
+    cache = sqla.class_cache(mapper.class_, entities)
     if "fields" not in cache:
         keys = entities.of_class(mapper.class_)
         own = keys.primary if keys.own_entity is not None else {}

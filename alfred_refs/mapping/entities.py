@@ -132,10 +132,6 @@ class Entities:
         # `setdefault`: of two threads that compute it at once, both return the first result
         return self._memos.setdefault(make, make(self)) if made is None else made
 
-    def class_cache(self, class_: type[Any]) -> dict[str, Any]:
-        """Return a dictionary for facts about a mapped class, dropped together with the class."""
-        return sqla.class_cache(class_, self)
-
     # Entities and their tables
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
@@ -279,7 +275,7 @@ class Entities:
             KeyColumnError: its keys cannot be translated.
             LabelError: its label cannot be used.
         """
-        cache = self.class_cache(class_)
+        cache = sqla.class_cache(class_, self)
         keys = cache.get("keys")
         if keys is None:
             keys = cache["keys"] = self._read_class(class_mapper(class_))

@@ -57,10 +57,10 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Where the label of a class's rows is.
+    """The source of the labels of a class's rows.
 
     Attributes:
-        read: returns the value, given the loaded attributes by name.
+        read: returns the value; takes the loaded attributes by name.
         attribute: the name of the attribute that holds it; `None` if a function computes it.
     """
 
@@ -95,7 +95,7 @@ class Label:
     def relationships(self, mapper: Mapper[Any]) -> set[str]:
         """Return the relationships that the label's function reads, found by calling it.
 
-        Its mistakes are not raised here: the values that it gets are no real ones.
+        Its exceptions are suppressed, because it gets no real values.
         """
         found = set[str]()
         for truth in (True, False):  # of values, for both sides of conditions
