@@ -380,7 +380,8 @@ def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedSta
         column_keys = _resolve_single(execution, plan.single, values, boundary)
     if column_keys is None:
         column_keys = _resolve_all(execution, plan, values, boundary)
-    _resolve_data(execution, plan, values, translation)
+    if plan.has_data or execution.parameters:
+        _resolve_data(execution, plan, values, translation)
     if column_keys and not execution.is_insert:
         translation.check_missing = partial(_check_rows, execution, column_keys, translation)
     is_write = execution.is_insert or execution.is_update or execution.is_delete

@@ -47,7 +47,7 @@ from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, ClauseElement, Executable
+from sqlalchemy import BindParameter, ClauseElement, Executable, Insert
 from sqlalchemy.orm import Session, object_session
 from sqlalchemy.sql.dml import UpdateBase
 
@@ -80,6 +80,7 @@ class StatementPlan:
         inputs: where refs go in.
         in_where: whether `sqla.all_in_where` holds for the parameters among them.
         single: the only place for a ref, if `in_where` and there is just one.
+        has_data: whether there are values for columns of data, in which a program may copy refs.
         outputs: where keys come out.
         by_text: whether instances are loaded by a `text()`, so that `check_loaded` must see them.
         rewrites_rows: whether the rows of the result must be rewritten or checked.
@@ -88,6 +89,7 @@ class StatementPlan:
     inputs: Inputs
     in_where: bool
     single: Single | None
+    has_data: bool
     outputs: Outputs
     by_text: bool
     rewrites_rows: bool
@@ -144,6 +146,7 @@ class StatementPlans:
             inputs,
             in_where,
             single_of(inputs) if in_where else None,
+            len(inputs.positions) < len(parameters) or isinstance(statement, Insert),
             outputs,
             by_text,
             rewrites_rows=bool(outputs) or by_text,
