@@ -277,7 +277,10 @@ class Conversation(ActivityMap):
         The two have separate caches; the store knows the schemas of each ref.
         """
         conversation = Conversation(
-            *(self._address, self._store, self._entities, self._caches.under(schemas)),
+            self._address,
+            self._store,
+            self._entities,
+            self._caches.under(schemas),
             telemetry=self._telemetry,
             open_conversation=self._open,
             schemas=schemas,
@@ -487,7 +490,8 @@ class Calls:
     ) -> CallEntry | None:
         """Change a call that is in an expected state; see `Store.update_call`."""
         return self._store.update_call(
-            *(self._address, number),
+            self._address,
+            number,
             expected=expected,
             changes=changes,
             connection=connection,

@@ -433,7 +433,15 @@ class DraftMap(RefMap):
             row = entry.row
             saved = str(row.ref) if row else self.refer_pairs([(entity, entry.key)])[0]
         return Draft(
-            *(str(entry.ref), entity, json.loads(entry.content), entry.name, entry.turn),
-            *(entry.edited, entry.version, entry.state, entry.key is not None, saved),
+            ref=str(entry.ref),
+            entity=entity,
+            content=json.loads(entry.content),
+            label=entry.name,
+            turn=entry.turn,
+            edited=entry.edited,
+            version=entry.version,
+            state=entry.state,
+            reserved=entry.key is not None,
+            saved=saved,
             key=entry.key if keys else None,
         )

@@ -231,16 +231,24 @@ def from_json(data: Any) -> Exported:
             raise ExportFormatError(
                 f"the export has activity of {str(activity.ref)!r}, and no such ref", _REMEDY
             )
+    by_number = sorted(export.calls, key=lambda each: each.number)
     return Exported(
-        *(export.id, export.owner, export.turn, export.begun_at, export.last, entries),
-        *(export.last_drafts, drafts, export.tables),
-        [each.entry() for each in sorted(export.activity, key=lambda each: each.ref)],
-        [
+        id=export.id,
+        owner=export.owner,
+        turn=export.turn,
+        begun_at=export.begun_at,
+        last=export.last,
+        entries=entries,
+        last_drafts=export.last_drafts,
+        drafts=drafts,
+        tables=export.tables,
+        activity=[each.entry() for each in sorted(export.activity, key=lambda each: each.ref)],
+        steps=[
             StepEntry(each.turn, each.number, each.content)
             for each in sorted(export.steps, key=lambda each: (each.turn, each.number))
         ],
-        [CallEntry(**dict(each)) for each in sorted(export.calls, key=lambda each: each.number)],
-        [
+        calls=[CallEntry(**dict(each)) for each in by_number],
+        changes=[
             ChangeEntry(**dict(each))
             for each in sorted(export.changes, key=lambda each: (each.call, each.place))
         ],

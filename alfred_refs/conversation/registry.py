@@ -402,7 +402,10 @@ class RefRegistry(EventSource):
         with self._opening:
             caches, entities = self._caches.setdefault(address, Caches(CAPACITY)), self._entities
         return Conversation(
-            *(address, self._observed, entities, caches),
+            address,
+            self._observed,
+            entities,
+            caches,
             telemetry=self._telemetry,
             open_conversation=self._open,
             schemas=self._schemas,

@@ -116,7 +116,10 @@ class SessionConversation(ActivityMap):
         self._own_cache = caches.current
         self._max_size = caches.capacity
         super().__init__(
-            *(conversation._address, conversation._store, conversation._entities, caches),
+            conversation._address,
+            conversation._store,
+            conversation._entities,
+            caches,
             conversation._telemetry,
             schemas=conversation._schemas,
         )

@@ -509,11 +509,11 @@ class _Planner:
         ]
         positions = (_position(item, place.level) for item, place in self._places.items())
         return RowPlan(
-            removed,
-            list(self._changes.values()),
-            added,
-            [(parent.value, level) for parent, level in lists],
-            max((each for each in positions if each is not None), default=0),
+            removed=removed,
+            changed=list(self._changes.values()),
+            added=added,
+            lists=[(parent.value, level) for parent, level in lists],
+            last=max((each for each in positions if each is not None), default=0),
         )
 
     def _row_level_in(self, item: Item) -> RowLevel | None:

@@ -192,19 +192,20 @@ def _row_level(mapper: Mapper[Any], relationship: RelationshipProperty[Any]) -> 
         for each in (column, *child.primary_key, *foreign_key, *version)
     }
     return RowLevel(
-        relationship.key,
-        child.class_,
-        child.get_property_by_column(column).key,
-        _is_unique(column),
-        relationship.cascade.delete_orphan or not all(each.nullable for each in foreign_key),
-        tuple(child.get_property_by_column(each).key for each in foreign_key),
-        tuple(mapper.get_property_by_column(local).key for local, _ in pairs),
-        tuple(
+        name=relationship.key,
+        model=child.class_,
+        position=child.get_property_by_column(column).key,
+        unique=_is_unique(column),
+        deletes=relationship.cascade.delete_orphan
+        or not all(each.nullable for each in foreign_key),
+        foreign_key=tuple(child.get_property_by_column(each).key for each in foreign_key),
+        parent_key=tuple(mapper.get_property_by_column(local).key for local, _ in pairs),
+        columns=tuple(
             each.key
             for each in child.column_attrs
             if each.key not in fixed and not each.deferred and _is_stored(each)
         ),
-        not {*child.primary_key}.isdisjoint(foreign_key),
+        identifying=not {*child.primary_key}.isdisjoint(foreign_key),
     )
 
 

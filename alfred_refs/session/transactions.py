@@ -483,7 +483,17 @@ class WrittenRows:
         identity = tuple(self.entities.of_column(column) for column in of.primary_key)
         name = self._name_of(of)
         is_own = [None if each is None else each.space for each in identity] == [name]
-        return ClassKeys({}, {}, {}, identity, name if is_own else None, {}, None, {}, {})
+        return ClassKeys(
+            primary={},
+            foreign={},
+            all={},
+            identity=identity,
+            own_entity=name if is_own else None,
+            alternate={},
+            label=None,
+            attributes={},
+            refused={},
+        )
 
     def _name_of(self, of: type[Any] | Table) -> str | None:
         try:

@@ -222,14 +222,18 @@ def inputs_of(
     named = [p.key for p in parameters if not p.unique]
     stems = [(stem, p.key) for p in parameters if (stem := sqla.anonymous_stem(p)) is not None]
     return Inputs(
-        {i: targets[p.key] for i, p in enumerate(parameters) if p.key in targets},
-        {i: types[p.key] for i, p in enumerate(parameters) if p.key in types},
-        by_name | {name: targets[name] for name in named if name in targets},
-        [target_of(flows.of(column)) for column in ordered],
-        {p.key: target for p in parameters if isinstance(target := targets.get(p.key), KeyColumn)},
-        [(stem, targets[key]) for stem, key in stems if key in targets],
-        frozenset(named).union(columns),
-        frozenset(p.key for p in parameters if not p.unique and not sqla.takes_list(p)),
+        positions={i: targets[p.key] for i, p in enumerate(parameters) if p.key in targets},
+        types={i: types[p.key] for i, p in enumerate(parameters) if p.key in types},
+        named=by_name | {name: targets[name] for name in named if name in targets},
+        ordered=[target_of(flows.of(column)) for column in ordered],
+        keys={
+            p.key: target
+            for p in parameters
+            if isinstance(target := targets.get(p.key), KeyColumn)
+        },
+        anonymous=[(stem, targets[key]) for stem, key in stems if key in targets],
+        names=frozenset(named).union(columns),
+        single=frozenset(p.key for p in parameters if not p.unique and not sqla.takes_list(p)),
     )
 
 

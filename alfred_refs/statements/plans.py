@@ -143,12 +143,12 @@ class StatementPlans:
         outputs = outputs_of(statement, parameters, self.entities, inputs.keys)
         by_text = sqla.is_from_text(statement)
         return StatementPlan(
-            inputs,
-            in_where,
-            single_of(inputs) if in_where else None,
-            len(inputs.positions) < len(parameters) or isinstance(statement, Insert),
-            outputs,
-            by_text,
+            inputs=inputs,
+            in_where=in_where,
+            single=single_of(inputs) if in_where else None,
+            has_data=len(inputs.positions) < len(parameters) or isinstance(statement, Insert),
+            outputs=outputs,
+            by_text=by_text,
             rewrites_rows=bool(outputs) or by_text,
         )
 

@@ -747,19 +747,19 @@ class MemoryStore:
         with self._lock:
             conversation = self._existing(address)
             return Exported(
-                address.id,
-                address.owner,
-                conversation.turn,
-                conversation.begun_at,
-                dict(sorted(conversation.last.items())),
-                [entry for _, entry in sorted(conversation.by_ref.items())],
-                dict(sorted(conversation.last_drafts.items())),
-                [draft for _, draft in sorted(conversation.drafts.items())],
-                dict(sorted(conversation.tables.items())),
-                [conversation.activity[ref] for ref in sorted(conversation.activity)],
-                list(conversation.steps),
-                [_now_expired(call) for call in conversation.calls.values()],
-                list(conversation.changes),
+                id=address.id,
+                owner=address.owner,
+                turn=conversation.turn,
+                begun_at=conversation.begun_at,
+                last=dict(sorted(conversation.last.items())),
+                entries=[entry for _, entry in sorted(conversation.by_ref.items())],
+                last_drafts=dict(sorted(conversation.last_drafts.items())),
+                drafts=[draft for _, draft in sorted(conversation.drafts.items())],
+                tables=dict(sorted(conversation.tables.items())),
+                activity=[conversation.activity[ref] for ref in sorted(conversation.activity)],
+                steps=list(conversation.steps),
+                calls=[_now_expired(call) for call in conversation.calls.values()],
+                changes=list(conversation.changes),
             )
 
     def restore(self, address: Address, exported: Exported) -> None:

@@ -416,7 +416,9 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         entities = self.entities(address)
         pages = (
             self._entry_pages(
-                *(self._read, address, name),
+                self._read,
+                address,
+                name,
                 after=first.number if name == first.entity else 0,
                 page=page,
             )
@@ -464,19 +466,19 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresCalls):
         drafts = self._draft_pages(fetch, address, None, _STATES)
         calls = list(self._call_pages(fetch, address))
         return Exported(
-            address.id,
-            address.owner,
-            infos[0].turn,
-            infos[0].begun_at,
-            last,
-            [e for name in sorted(last) for e in self._entry_pages(fetch, address, name)],
-            {row.entity: row.drafts for row in counters if row.drafts},
-            [replace(draft, row=None) for draft in drafts],
-            {row.entity: row.table_name for row in counters if row.table_name is not None},
-            list(self._activity_pages(fetch, address)),
-            self._all_steps(fetch, address),
-            [call for page, _ in calls for call in page],
-            [change for _, page in calls for change in page],
+            id=address.id,
+            owner=address.owner,
+            turn=infos[0].turn,
+            begun_at=infos[0].begun_at,
+            last=last,
+            entries=[e for name in sorted(last) for e in self._entry_pages(fetch, address, name)],
+            last_drafts={row.entity: row.drafts for row in counters if row.drafts},
+            drafts=[replace(draft, row=None) for draft in drafts],
+            tables={row.entity: row.table_name for row in counters if row.table_name is not None},
+            activity=list(self._activity_pages(fetch, address)),
+            steps=self._all_steps(fetch, address),
+            calls=[call for page, _ in calls for call in page],
+            changes=[change for _, page in calls for change in page],
         )
 
     # Restore

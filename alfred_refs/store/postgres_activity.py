@@ -439,9 +439,16 @@ class PostgresActivity(PostgresRefs):
 
 def _entry(row: Row[Any]) -> ActivityEntry:
     return ActivityEntry(
-        Ref(row.entity, row.number),
-        *(row.gone, row.label, row.action, row.actor, row.first_turn, row.last_turn),
-        *(row.reason, row.demoted, None if row.fields is None else sorted(row.fields)),
+        ref=Ref(row.entity, row.number),
+        gone=row.gone,
+        label=row.label,
+        action=row.action,
+        actor=row.actor,
+        first_turn=row.first_turn,
+        last_turn=row.last_turn,
+        reason=row.reason,
+        demoted=row.demoted,
+        fields=None if row.fields is None else sorted(row.fields),
     )
 
 

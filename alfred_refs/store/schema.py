@@ -163,7 +163,9 @@ drafts = Table(
     # choose it.
     Index(
         "alfred_refs_draft_key",
-        *("conversation", "kind", "key"),
+        "conversation",
+        "kind",
+        "key",
         unique=True,
         postgresql_where=text("key IS NOT NULL"),
     ),
@@ -193,7 +195,8 @@ activity = Table(
     Index("alfred_refs_activity_turn", "conversation", "last_turn"),
     Index(
         "alfred_refs_activity_retained",
-        *("conversation", "last_turn"),
+        "conversation",
+        "last_turn",
         postgresql_where=text("reason IS NOT NULL"),
     ),
     comment="what was done last with the rows of refs, and which fields a model saw",
@@ -240,7 +243,8 @@ calls = Table(
     PrimaryKeyConstraint("conversation", "number"),
     Index(
         "alfred_refs_call_id",
-        *("conversation", "call_id"),
+        "conversation",
+        "call_id",
         unique=True,
         postgresql_where=text("call_id IS NOT NULL"),
     ),
@@ -265,7 +269,8 @@ changes = Table(
     PrimaryKeyConstraint("conversation", "call", "place"),
     Index(
         "alfred_refs_change_ref",
-        *("conversation", "ref"),
+        "conversation",
+        "ref",
         postgresql_where=text("ref IS NOT NULL"),
     ),
     comment="rows that calls changed",

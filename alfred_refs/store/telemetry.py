@@ -364,8 +364,12 @@ class Telemetry:
             refs = dict(Counter(entities()))
             _log.debug(
                 "%s in %r: %d refs, %d new, %.1f ms, %s",
-                *(operation, conversation, sum(refs.values()), minted),
-                *(seconds * 1_000, failed or "done"),
+                operation,
+                conversation,
+                sum(refs.values()),
+                minted,
+                seconds * 1_000,
+                failed or "done",
             )
             trip = RoundTrip(operation, conversation, refs, minted, seconds, failed)
             self._dispatch_event("round_trip", trip)
