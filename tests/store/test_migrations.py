@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Barrier
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Tex
 from alfred_refs import PostgresStore, RefRegistry, RegistryTablesError
 from alfred_refs.mapping.keys import Key
 from alfred_refs.store import Address, NewDraft, schema
+from tests.forks import Ended, together
 from tests.store import revisions
 from tests.store.revisions import REVISIONS
 
@@ -397,12 +399,17 @@ def test_create_tables_does_not_leave_older_tables_behind(
     RefRegistry(engine).create_tables()
 
 
+def migrate(begin: Barrier, url: str) -> str | None:
+    """Migrate in a process."""
+    begin.wait()
+    return schema.migrate(url)
+
+
 @pytest.mark.slow
 def test_processes_may_migrate_at_once(database_url: str, engine: Engine) -> None:
     """Replicas that start together all migrate, and none of them fails."""
-    migrate = [sys.executable, "-m", "alfred_refs.cli", "migrate", database_url]
-    replicas = [subprocess.Popen(migrate, stdout=subprocess.DEVNULL) for _ in range(4)]
-    assert [replica.wait() for replica in replicas] == [0, 0, 0, 0]
+    ended = together(migrate, 4 * [(database_url,)])
+    assert ended == 4 * [Ended(0, revisions.NEWEST)]
     assert list(_described(engine)) == TABLES
 
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
+from threading import Barrier
 from typing import Any, TypeVar
 
 import pytest
@@ -22,16 +20,17 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import PostgresStore, RefRegistry, RegistryBusyError, RegistryFailedError
+from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.store import Address
 from alfred_refs.tools import Toolset
 from tests.fix_store import applied
+from tests.forks import together
 from tests.pooler import DRIVERS, pgbouncer, run_program
 from tests.store.test_postgres import numbers
 
 pytestmark = [pytest.mark.tables, pytest.mark.slow]
 
 CHAT = Address("chat-7")
-ROOT = Path(__file__).parents[2]
 
 T = TypeVar("T")
 
@@ -126,18 +125,32 @@ def test_the_set_up_of_the_page_mints_and_resolves(shop: Shop) -> None:
     shop.run(store.forget, Address("chat-2"))
 
 
+def mint(begin: Barrier, driver: str, address: str, first: int) -> None:
+    """Mint forty keys in a process, ten at a time, and resolve their refs."""
+    names = run_program(driver, address)
+    store = names["registry"]._store
+
+    def use() -> None:
+        for start in range(first, first + 40, 10):
+            keys: list[EntityKey] = [("recipe", start + number) for number in range(10)]
+            entries = store.refer(CHAT, keys)
+            found = store.resolve(CHAT, [entry.ref for entry in entries])
+            assert [("recipe", found[entry.ref].key) for entry in entries] == keys
+
+    begin.wait()
+    if hasattr(names["engine"], "sync_engine"):
+        asyncio.run(greenlet_spawn(use))
+    else:
+        use()
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_processes_share_a_conversation_behind_a_pooler(driver: str, dishes: Engine) -> None:
     """Four processes mint the same and other keys: each key has one ref, no number is missing."""
     with pgbouncer(dishes.url, {"shop": 3, "shop_refs": 2}) as address:
-        command = [sys.executable, "-m", "tests.store.pooled", driver, address]
-        processes = [
-            subprocess.Popen([*command, str(first)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-            for first in (0, 20, 40, 60)
-        ]
-        errors = [process.communicate(timeout=60)[1] for process in processes]
+        ended = together(mint, [(driver, address, first) for first in (0, 20, 40, 60)])
 
-    assert errors == ["", "", "", ""]
+    assert [each.code for each in ended] == [0, 0, 0, 0]
     assert numbers(dishes) == list(range(1, 101))
 
 
