@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
@@ -19,8 +19,6 @@ from tests.fix_postgres import DatabasePool, pool_with
 from tests.inspector import garden
 
 SAME_ORIGIN = {"origin": "http://localhost"}
-
-ClientOf = Callable[..., TestClient]
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ __all__ = ["kitchen"]
 
 DRAFT = "gen_dish_1"
 NULLS = ("is_null", "is_not_null")
-NEGATIONS = ("!=", "neq", "not_in")
 
 
 def clause(field: str, op: str, value: Any = None) -> Filter:

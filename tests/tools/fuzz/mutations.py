@@ -38,8 +38,6 @@ JUNK: Sequence[Any] = [
     *["_semantic", "similar", "in", "not_in", "is_null", "contains", "ilike", ">", "table"],
 ]
 
-Spoil = Callable[[Any], Any]
-
 
 class Mutator:
     """Spoils calls.
