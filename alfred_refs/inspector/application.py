@@ -53,6 +53,7 @@ from alfred_refs.errors import (
     RegistryBusyError,
     RegistryUnreachableError,
     UnknownConversationError,
+    UnknownRefError,
 )
 from alfred_refs.inspector.access import LOOPBACK, Authenticate, Guard, Operator, operator_of
 from alfred_refs.inspector.pages import PROMPTS, ContextOf, Pages, error_of, pretty, row_fields
@@ -340,8 +341,8 @@ class _Inspector:
 
         try:
             return handler(Visit(Pages(self._desk, operator, self._context_of), values, render))
-        except (UnknownConversationError, ConversationIdError):
-            raise HTTPException(404, "There is no such conversation or call.") from None
+        except (UnknownConversationError, ConversationIdError, UnknownRefError):
+            raise HTTPException(404, "There is no such conversation, call or ref.") from None
         except (RegistryBusyError, RegistryUnreachableError) as error:
             raise HTTPException(503, str(error)) from error
         except _UNAVAILABLE as error:
