@@ -13,10 +13,10 @@ A call passes through these modules, in this order:
 
 1. `toolset`: `Toolset.call` parses the arguments and opens the transaction (`call`). At the end it
    turns exceptions that the model can correct into error answers (`faults`, `errors`).
-2. `arguments`, `filters`: the JSON is repaired and validated with pydantic models; a call that
-   exceeds the limits or has an invalid filter is refused. No SQL has been sent so far.
-3. `payload`, `preconditions`: marks in texts (`<recipe_1>`) become keys; `expect` and label fields
-   are verified against the database.
+2. `arguments`: the JSON is repaired and validated with pydantic models. `payload`: marks in texts
+   (`<recipe_1>`) become keys. `filters`: conditions are bound to columns, values and refs. A call
+   that exceeds the limits or has an invalid filter is refused. No SQL has been sent so far.
+3. `preconditions`: `expect` and label fields are verified against the database.
 4. `reading`, `writing`, `lists` or `drafts` run the verb. They call the application's hooks
    (`rules`), build statements (`query`), and find the rows that a write changes through foreign
    keys and relationships (`cascades`).
@@ -35,7 +35,8 @@ A call passes through these modules, in this order:
 | `tables` | the tables that a model may use: columns, verbs, lists |
 | `definitions` | tool definitions for clients: JSON schemas, prompt text, application functions |
 | `arguments` | the JSON of a call: repair, pydantic models, shape errors |
-| `filters` | the filter language: checks, limits, SQL conditions, patterns |
+| `filters` | the filter language: conditions bound to columns, limits, SQL conditions |
+| `matching` | the same filters on drafts |
 | `payload` | values of new and changed rows: NUL characters, marks, types, batches |
 | `preconditions` | checks before a write: `expect`, labels, new rows that contradict themselves |
 | `call` | one call: transaction, session, resolved refs, activity |
@@ -45,7 +46,7 @@ A call passes through these modules, in this order:
 | `writing` | `db_create`, `db_update`, `db_delete` |
 | `cascades` | other rows that a delete or an update changes |
 | `lists` | `db_edit_list`: lists edited by position |
-| `drafts` | reads, filters, changes and discards drafts |
+| `drafts` | reads, changes and discards drafts |
 | `answers` | rows of an answer: JSON of instances, related rows, labels |
 | `serialization` | the answer as JSON without keys: marks, cut texts, depth |
 | `visibility` | read hooks for rows that are reached through other rows |
