@@ -46,6 +46,7 @@ A call passes through these modules, in this order:
 | `writing` | `db_create`, `db_update`, `db_delete` |
 | `cascades` | other rows that a delete or an update changes |
 | `lists` | `db_edit_list`: lists edited by position |
+| `links` | links that are created and deleted in association tables |
 | `drafts` | reads, changes and discards drafts |
 | `answers` | rows of an answer: JSON of instances, related rows, labels |
 | `serialization` | the answer as JSON without keys: marks, cut texts, depth |
