@@ -180,7 +180,7 @@ class PermitRound:
                 self._conversation.refer_all(model, keys)
 
     def _refs(self, entity: str) -> Sequence[str]:
-        found = self._conversation.entries(entity)
+        found = self._conversation.entries(entity) if entity else []  # links have no refs
         return [entry.ref for entry in found if entry.gone is None]
 
 
