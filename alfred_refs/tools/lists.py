@@ -32,6 +32,7 @@ from typing import Any
 from sqlalchemy import inspect, select
 
 from alfred_refs import sqla
+from alfred_refs.conversation import NewRow
 from alfred_refs.errors import ListError, SetupError
 from alfred_refs.positions.editing import (
     RowAddition,
@@ -501,7 +502,7 @@ class ListEditor:
                 "and each has its position",
                 "have it change the records, or refuse the call with a ToolError",
             )
-        check_complete(target, writing.records)
+        check_complete(target, [NewRow(target.model, each) for each in writing.records])
         self._call.resolve(refs_of_records(target, writing.records))
         for new, record in zip(new_rows, writing.records, strict=True):
             new.values = {n: value for n, value in record.items() if n not in new.placement}

@@ -203,7 +203,7 @@ def check_content(
                 check_content(table.targets[name], each, filled)
 
 
-def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
+def check_complete(table: ToolTable, rows: Sequence[NewRow]) -> None:
     """Check that new rows have their required values, after hooks.
 
     Raises:
@@ -211,13 +211,17 @@ def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
     """
     required = [column for column in table.columns.values() if column.required]
 
-    def check(record: Record) -> None:
-        missing = [column for column in required if record.get(column.name) is None]
+    def check(row: NewRow) -> None:
+        missing = [column for column in required if row.values.get(column.name) is None]
+        if missing:  # a row inside gives its key to the foreign key
+            inside = {name for name, others in row.related.items() if others}
+            filled = {c for name in inside for c in table.references().get(name, ())}
+            missing = [column for column in missing if column.name not in filled]
         if missing:
             is_given = all(column.creatable for column in missing)
             raise missing_value(table.name, [c.name for c in missing], is_given=is_given)
 
-    _map_rows(records, check)
+    _map_rows(rows, check)
 
 
 def _map_rows(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:

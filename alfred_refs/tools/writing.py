@@ -416,7 +416,7 @@ class Creator(Writer):
         nested = self._nested_batches(batches)
         for batch in batches:
             self._prepare(batch)
-            check_complete(batch.table, batch.writing.records)
+            check_complete(batch.table, batch.rows)
         for batch in nested:
             self._prepare(batch)
         changes = Changes(self._call, arguments)

@@ -18,7 +18,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
-from tests.tools.models import Dish
+from tests.tools.models import Dish, Part
 
 Content = dict[str, Any]
 
@@ -318,3 +318,23 @@ def test_a_reference_without_refs_is_said_by_its_relationship(
     assert answer.get("saved") == {ref: "sticker_1"}, answer
     with Session(room) as plain:
         assert plain.scalars(select(Sticker.chest_id)).all() == [2]
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("is_draft", [False, True])
+def test_a_new_row_inside_fills_a_foreign_key_that_is_required(
+    session: RefSession, is_draft: bool
+) -> None:
+    """The key of the new row is known when both are saved; null inside fills nothing."""
+    toolset = Toolset([Dish, Part])
+    data: Content = {"note": "rice", "dish": {"name": "Dal"}}
+    given: Content = {"table": "parts", "data": data}
+    if is_draft:
+        [draft] = toolset.call(session, "db_create", {**given, "draft": True})["rows"]
+        given = {"table": "parts", "from_draft": draft["id"]}
+    [part] = toolset.call(session, "db_create", given)["rows"]
+    assert part["_dish_id_label"] == "Dal"
+
+    given = {"table": "parts", "data": {"note": "rice", "dish": None}}
+    error = toolset.call(session, "db_create", given)["error"]
+    assert (error["code"], error["columns"]) == ("missing_value", ["dish_id"])
