@@ -508,6 +508,7 @@ _STATES: Mapping[CallState, str] = {
     "done": "approved and done",
     "rejected": "rejected",
     "expired": "nobody has decided it in time",
+    "refused": "approved, and could not be done any more",
 }
 
 # tags that a user's text must not contain; `<product_2:hex>` and `<key>` are marks of keys

@@ -490,8 +490,7 @@ class BoundToolset:
         if entry is None or entry.state != "waiting":
             return answer_of(entry)
         if answer["error"]["code"] not in _MAY_SUCCEED_LATER:
-            reason = f"it cannot be done any more: {answer['error']['message']}"
-            chat.calls.update(call, "waiting", state="rejected", decided_by=by, reason=reason)
+            chat.calls.update(call, "waiting", state="refused", decided_by=by, answer=answer)
         return answer
 
     def reject(
@@ -910,7 +909,7 @@ def _name_of(argument: str, given: Any) -> str:
     Raises:
         SetupError: it has no text, or text that PostgreSQL cannot store.
     """
-    text = str(given)
+    text = "" if given is None else str(given)
     if not text or text == object.__repr__(given) or not is_storable(text):
         raise SetupError(
             f"{argument}= has no text, or has a character that PostgreSQL cannot store",

@@ -575,6 +575,15 @@ def _matches_label(label: str, value: str, call: Call) -> bool:
     return value in spellings or clean_label(value) in spellings
 
 
+def _label_or_values(table: ToolTable, value: Any) -> Any:
+    """Return the label in place of values that only repeat it: they distinguish no better."""
+    label = table.keys.label
+    if label is None or not isinstance(value, Mapping) or [*value] != [label.attribute]:
+        return value
+    text = value[label.attribute]
+    return text if isinstance(text, str) and text else value
+
+
 def _split_expectations(
     expect: Any, table: ToolTable, refs: Collection[str]
 ) -> tuple[Mapping[str, Any], Any]:
@@ -607,7 +616,7 @@ def expectations_of(
     if len(values) != len(refs) or not is_valid:
         raise invalid_value(field, f"labels as rows show them, of {len(refs)} refs")
     return [
-        Expectation(ref, table, field, each)
+        Expectation(ref, table, field, _label_or_values(table, each))
         for ref, each in zip(refs, values, strict=True)
         if isinstance(ref, str) and ref
     ]
@@ -684,6 +693,8 @@ class _ExpectationReader:
         others = {ref: entity for ref, entity in self._bound.refs() if ref not in selected}
         reach, of_rows = split_reach(write, self._bound)
         by_ref, expect = _split_expectations(of_rows, table, {*selected, *others})
+        if reach.count is None:
+            expect = _label_or_values(table, expect)
         if by_ref or others:
             for ref, entity in {**dict.fromkeys(selected, table.entity), **others}.items():
                 if (target := self._tables.of_entity(entity)) is not None:

@@ -180,12 +180,15 @@ def test_a_label_that_another_row_has_too_is_not_enough(session: RefSession, cal
         plain.add(Dish(name="Curry", servings=8))
     call("db_read", table="dishes", order_by=["name", "servings"])  # dish_4
     named = {"table": "dishes", "filters": these("=", "dish_4"), "data": {"rating": 1.5}}
-    error = call("db_update", **named, expect="Curry")["error"]
-    assert (error["code"], error["refs"]) == ("ambiguous_label", ["dish_4", "dish_1"])
+    for label in ("Curry", {"name": "Curry"}, {"dish_4": {"name": "Curry"}}, [{"name": "Curry"}]):
+        error = call("db_update", **named, expect=label)["error"]
+        assert (error["code"], error["refs"]) == ("ambiguous_label", ["dish_4", "dish_1"])
     assert call("db_update", **named, expect={"servings": 2})["error"]["code"] == "unexpected_row"
     assert call("db_update", **named, expect={"servings": 8})["count"] == 1
     assert call("db_update", **named, expect=[{"servings": 8}])["count"] == 1
     data = {"name": "Thali", "parent_id": "dish_4", "_parent_id_label": "Curry"}
+    assert call("db_create", table="dishes", data=data)["error"]["code"] == "ambiguous_label"
+    data["_parent_id_label"] = {"name": "Curry"}  # type: ignore[assignment]
     assert call("db_create", table="dishes", data=data)["error"]["code"] == "ambiguous_label"
     data["_parent_id_label"] = {"servings": 2}  # type: ignore[assignment]
     assert call("db_create", table="dishes", data=data)["error"]["code"] == "unexpected_row"

@@ -217,9 +217,8 @@ def test_the_model_learns_what_became_of_a_call(
         case _:
             with shop.begin() as connection:
                 connection.execute(text("TRUNCATE stall_orders CASCADE"))
-            assert desk.approve("chat-7", None, 1, by="ann").failed
-            expected = desk.answer("chat-7", None, 1)
-            assert "cannot be done any more" in expected.text
+            expected = desk.approve("chat-7", None, 1, by="ann")
+            assert code_of(expected) == "gone_ref"
     assert [status(), status()] == [expected, expected]
 
 
@@ -502,7 +501,9 @@ def test_a_call_that_cannot_be_done_any_more_waits_no_longer(desk_of: Desks, sho
     assert code_of(desk.approve("chat-7", None, 1, by="ann")) == "unexpected_row"
     assert desk.approvals("chat-7") == []
     told = desk.call("chat-7", None, "db_delete", delete, call_id="call_1")
-    assert "cannot be done any more" in told.text
+    assert code_of(told) == "unexpected_row"
+    [record] = desk.history("chat-7")
+    assert (record.state, record.decided_by, record.reason) == ("refused", "ann", None)
 
 
 def test_the_same_call_waits_once(desk_of: Desks) -> None:
@@ -576,6 +577,17 @@ def test_people_have_names_that_can_be_stored(desk_of: Desks, stored: Stored, na
         with pytest.raises(SetupError, match="has no text"):
             act()
     assert stored() == before
+    assert [each.call for each in desk.approvals("chat-7")] == [1]
+
+
+def test_nobody_decides_no_call(desk_of: Desks) -> None:
+    """A missing login approves nothing."""
+    desk = desk_of(consent=RULES)
+    desk.call("chat-7", None, "db_delete", DELETE)
+    nobody: Any = None
+    for act in (desk.approve, desk.reject):
+        with pytest.raises(SetupError, match="by= has no text"):
+            act("chat-7", None, 1, by=nobody)
     assert [each.call for each in desk.approvals("chat-7")] == [1]
 
 
