@@ -706,7 +706,7 @@ def _key_of(instance: Any, table: ToolTable) -> Key:
     return table.keys.key_of(inspect(table.model).mapper.primary_key_from_instance(instance))
 
 
-RowActivity = tuple[str, Action, Sequence[str]]
+RowActivity = tuple[str, Action, Sequence[str] | None]
 """The activity on a row in an answer: its ref, the action, the shown columns and relationships."""
 
 

@@ -624,6 +624,13 @@ def already_done(number: int, by: str | None) -> ToolError:
     return ToolError("already_done", f"call {number} was done: {who}; undo() takes it back")
 
 
+def gone_draft(draft: str, row: str) -> ToolError:
+    """Report that the row that a draft was saved as was deleted."""
+    message = f"{draft!r} was saved as {row!r}, which was deleted since; nothing was created"
+    remedy = "to create such a row again, give its values in 'data'"
+    return ToolError("gone_ref", f"{message}; {remedy}", ref=draft)
+
+
 def rejected(number: int, reason: str | None) -> ToolError:
     """Report that a person has not approved a call."""
     because = "" if not reason else f": {reason}"

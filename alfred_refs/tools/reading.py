@@ -310,6 +310,9 @@ def _defaults(table: ToolTable) -> list[str]:
     return [name for name, column in table.columns.items() if column.shown]
 
 
+_ORDER_OF_DRAFTS = "drafts come first, by their numbers: 'order_by' is for rows"
+
+
 class Reader:
     """Answers `db_read`, for one call."""
 
@@ -418,6 +421,8 @@ class Reader:
         draft_rows = DraftRows(
             self._call, rendering, drafts_found.labels, whole=reading.arguments.columns is None
         )
+        if len(drafts) > 1 and asked.order_by is not None:
+            reading.notes.append(_ORDER_OF_DRAFTS)
         shown = self._rows([*drafts, *instances], page.shape, rendering, draft_rows)
         saved = shown[len(drafts) :]
         self._show_hooks(reading, saved, page.shape, rendering)

@@ -136,7 +136,8 @@ class Consent:
                 raise SetupError(
                     f"consent lists {model!r}, which is not among the models", "add it to models"
                 )
-            if verbs != "all" and (isinstance(verbs, str) or not {*verbs} <= _ACTIONS.keys()):
+            is_list = isinstance(verbs, Collection) and not isinstance(verbs, str)
+            if verbs != "all" and not (is_list and {*verbs} <= _ACTIONS.keys()):
                 raise SetupError(
                     f"consent gives {verbs!r} to {model.__qualname__!r}",
                     "give a list of some of 'create', 'update', 'delete', or 'all'",
@@ -466,14 +467,24 @@ def _kept(
     return {name: image[name] for name in change.changed if name not in left_out}
 
 
-def pending_answer(number: int, plan: Plan) -> Answer:
-    """Return the answer for a call that waits for a person."""
+def pending_answer(number: int, plan: Plan, rejection: CallEntry | None = None) -> Answer:
+    """Return the answer for a call that waits for a person.
+
+    Args:
+        number: its number.
+        plan: its plan.
+        rejection: the same call, rejected before.
+    """
+    before = ""
+    if rejection is not None:
+        because = f" ({rejection.reason})" if rejection.reason else ""
+        before = f"the same call was rejected before{because}, and is asked for again; "
     return {
         "pending": {
             "call": number,
             "would": plan.asked,
-            "message": "a person must approve this call; nothing is changed before that. Do not "
-            "repeat it: go on with something else, or tell the user what you wait for; "
+            "message": f"{before}a person must approve this call; nothing is changed before that. "
+            "Do not repeat it: go on with something else, or tell the user what you wait for; "
             f"db_call_status with call {number} returns later what became of it",
         }
     }

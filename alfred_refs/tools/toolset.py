@@ -65,9 +65,11 @@ from alfred_refs.tools.call import (
     Call,
     ExpectMode,
     HeldBackError,
+    RowActivity,
     Setting,
     Supervisor,
     activities_in,
+    activities_of,
     check_hooks,
     preserve_transaction,
     transaction,
@@ -417,11 +419,16 @@ class Toolset:
     def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
         """Store a call that needs a person, and return its answer.
 
-        A call that is waiting already is not stored again, and gets the new plan.
+        A call that is waiting already is not stored again, and gets the new plan. The answer says
+        if a person has rejected the same call before.
         """
         arguments, plan_json = request.json_arguments(), plan.model_dump(mode="json")
-        for each in chat.calls.select(states=["waiting"]):
+        rejection = None
+        for each in chat.calls.select(states=["waiting", "rejected"]):
             if (each.tool, each.arguments) != (request.tool, arguments):
+                continue
+            if each.state == "rejected":
+                rejection = each
                 continue
             if each.token != plan.token:
                 chat.calls.update(each.number, "waiting", plan=plan_json, token=plan.token)
@@ -437,7 +444,7 @@ class Toolset:
             token=plan.token,
             expires_in=self.consent_expires,
         )
-        return pending_answer(chat.calls.add(stored).number, plan)
+        return pending_answer(chat.calls.add(stored).number, plan, rejection)
 
     def plan(self, session: RefSession, request: Request) -> Plan:
         """Return the plan of a call; see `BoundToolset.plan`."""
@@ -459,12 +466,17 @@ class Toolset:
         """Undo the changes of calls; see `BoundToolset.undo`."""
         chat = self._view_of(session)
         call = Call(self._setting, session, chat, undoer)
-        with session.activity(), preserve_transaction(session):
+        with session.activity() as seen, preserve_transaction(session):
             try:
                 call.run(dict, writes=True)
             except HeldBackError as held:
                 if undoer.plan is None or not undoer.only_plan:
                     return Plan(tool="undo", refusal=held.answer["error"])
+            if seen is not None and undoer.plan is not None:  # its SQL is not that of the session
+                rows: list[RowActivity] = [
+                    (row.ref, row.action, None) for row in undoer.plan.rows if row.ref
+                ]
+                seen.extend(activities_of(rows, chat))
         undoer.settle(chat)
         return undoer.plan or Plan(tool="undo")
 

@@ -42,7 +42,7 @@ from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Draft, NewRow, parse_content
-from alfred_refs.errors import SavedDraftError
+from alfred_refs.errors import GoneRefError, SavedDraftError
 from alfred_refs.mapping import Entities
 from alfred_refs.session import Builder
 from alfred_refs.tools.answers import labelled_refs, shape_of
@@ -69,6 +69,7 @@ from alfred_refs.tools.drafts import (
 from alfred_refs.tools.errors import (
     circular_reference,
     foreign_row,
+    gone_draft,
     invalid_arguments,
     too_many_rows,
 )
@@ -701,11 +702,16 @@ class Creator(Writer):
 
         Raises:
             SavedDraftError: the session does not find a row.
+            ToolError: a row was deleted since.
         """
         answers = []
         for each, table in zip(given, tables, strict=True):
             saved = {ref: str(drafts[ref].saved) for ref in each.drafts}
-            rows = self._rows_of(list(saved.values()), table)
+            try:
+                rows = self._rows_of(list(saved.values()), table)
+            except GoneRefError as error:
+                of = {row: ref for ref, row in saved.items()}
+                raise gone_draft(of.get(str(error.ref), each.drafts[0]), str(error.ref)) from None
             for ref, row in saved.items():
                 if row not in rows:
                     raise SavedDraftError(ref, row)

@@ -285,6 +285,7 @@ def test_reading_a_draft_sends_no_statement(
         "db_read", table="dishes", or_filters=[named, by_id(SECOND)], order_by="servings"
     )
     assert shown(either) == [FIRST, SECOND]
+    assert either["notes"] == ["drafts come first, by their numbers: 'order_by' is for rows"]
     assert [each for each in sent if "dishes" in each] == []
     assert store.trips == ["read_drafts"] * 6
     conversation.draft(Dish, {"parent_id": FIRST})

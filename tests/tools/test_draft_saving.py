@@ -397,6 +397,17 @@ def test_saving_costs_little(
     assert store.trips == ["read_drafts", "refer"]
 
 
+def test_a_saved_draft_whose_row_was_deleted_is_not_saved_again(call: Call, soup: str) -> None:
+    """The error speaks of the draft that the call names, and says how to go on."""
+    [row] = call("db_create", table="dishes", from_draft=soup)["rows"]
+    only = [{"field": "id", "op": "=", "value": row["id"]}]
+    call("db_delete", table="dishes", filters=only, expect=row["name"])
+    error = call("db_create", table="dishes", from_draft=soup)["error"]
+    assert (error["code"], error["ref"]) == ("gone_ref", soup)
+    assert f"was saved as {row['id']!r}, which was deleted since" in error["message"]
+    assert "give its values in 'data'" in error["message"]
+
+
 def test_a_draft_is_read_once_for_its_label_and_its_content(
     session: RefSession, conversation: Conversation, store: TravelLog
 ) -> None:

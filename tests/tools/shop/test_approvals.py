@@ -122,6 +122,7 @@ def test_rules(desk_of: Desks, rules: Any, tool: str, given: Any, needed: bool) 
         {StallRemark: "all"},
         {StallOrder: ["drop"]},
         {StallOrder: "delete"},
+        {StallOrder: len},
         {"stall_orders": "all"},
         [StallOrder],
         "all",
@@ -578,6 +579,17 @@ def test_people_have_names_that_can_be_stored(desk_of: Desks, stored: Stored, na
             act()
     assert stored() == before
     assert [each.call for each in desk.approvals("chat-7")] == [1]
+
+
+def test_a_rejected_call_that_is_repeated_says_so(desk_of: Desks) -> None:
+    """A person is asked again, as the user may want it by now; the model is reminded."""
+    desk = desk_of(consent=RULES)
+    first = desk.call("chat-7", None, "db_delete", DELETE)
+    assert "rejected" not in first.text
+    desk.reject("chat-7", None, 1, by="ann", reason="not yet")
+    again = desk.call("chat-7", None, "db_delete", DELETE)
+    assert again.pending == 2
+    assert "rejected before (not yet)" in again.text
 
 
 def test_nobody_decides_no_call(desk_of: Desks) -> None:

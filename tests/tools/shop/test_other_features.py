@@ -229,6 +229,26 @@ def test_prompts_say_what_was_undone(desk_of: Desks) -> None:
     assert told().endswith("undone since")
 
 
+def test_what_is_undone_is_activity_of_the_user(desk_of: Desks) -> None:
+    """Prompts say who has changed a row last; a plan of an undo changes nothing."""
+    desk = desk_of()
+    chat = desk.conversation(*CALL)
+
+    def last() -> tuple[str, str]:
+        [entry] = [each for each in chat.activity(turns=3).entries if str(each.ref) == "route_1"]
+        return entry.action, entry.actor
+
+    desk.call(*CALL, "db_update", CHANGE)
+    assert last() == ("updated", "model")
+    desk.undo(*CALL, call=1, by="ann", only_plan=True)
+    assert last() == ("updated", "model")
+    desk.undo(*CALL, call=1, by="ann")
+    assert last() == ("updated", "user")
+    desk.call(*CALL, "db_delete", REMOVE)
+    desk.undo(*CALL, call=3, by="ann")
+    assert last() == ("created", "user")
+
+
 def test_prompts_say_what_waits_after_many_calls(desk_of: Desks) -> None:
     """A call waits until a person decides, whatever was done since."""
     desk = desk_of(consent={Route: ["delete"]})
