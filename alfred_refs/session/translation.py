@@ -115,8 +115,17 @@ class Translation:
     """
 
     __slots__ = (
-        *("boundary", "conversation", "draft_objects", "draft_saving", "hide"),
-        *("after_fetch", "check_missing", "flush_ended", "plans", "redaction", "transactions"),
+        "after_fetch",
+        "boundary",
+        "check_missing",
+        "conversation",
+        "draft_objects",
+        "draft_saving",
+        "flush_ended",
+        "hide",
+        "plans",
+        "redaction",
+        "transactions",
     )
 
     def __init__(
