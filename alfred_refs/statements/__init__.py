@@ -34,7 +34,6 @@ from .plans import (
     check_loaded as check_loaded,
 )
 from .results import (
-    RefSource as RefSource,
     Renderer as Renderer,
     renderer as renderer,
     renderer_of_column as renderer_of_column,
