@@ -56,6 +56,8 @@ _JOINER = "-"  # part of a word, as letters and digits are: `SKU-10` does not co
 _Path = tuple[Any, ...]
 _NAME = "(a name)"  # in a path, in place of the name of a field
 
+_PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})  # the types of JSON
+
 # Values that stay as they are: no key can be written in them.
 _SCALARS = (bool, int, float, Decimal, dt.date, dt.time, dt.timedelta)
 
@@ -154,6 +156,8 @@ def _map_texts(value: Any, change: Callable[[str, _Path], str], path: _Path = ()
 
 def _json(value: Any) -> Any:
     """Return a value as text, a list, a dictionary, or one of `_SCALARS`."""
+    if value.__class__ in _PLAIN:  # nearly all are
+        return escape_surrogates(value) if value.__class__ is str else value
     if isinstance(value, Enum):
         value = value.value
     elif is_dataclass(value) and not isinstance(value, type):

@@ -385,10 +385,11 @@ class _Resources:
 
     async def templates(self, _: Request, __: Any) -> types.ListResourceTemplatesResult:
         """List the URI template of rows."""
+        drafts = " or draft" if self._desk.toolset.drafts else ""
         row = types.ResourceTemplate(
             uri_template=_ROW + "{ref}",
             name="row",
-            description="One row or draft of this conversation, by its ref.",
+            description=f"One row{drafts} of this conversation, by its ref.",
             mime_type="application/json",
         )
         return types.ListResourceTemplatesResult(resource_templates=[row])
@@ -421,16 +422,19 @@ class _Resources:
 
     def _entries(self, chat: Conversation) -> str:
         """Return the drafts and refs of a conversation whose tables are listed."""
-        listed = self._desk.toolset.tables.entities
+        toolset = self._desk.toolset
         drafts = (
             {"ref": each.ref, "label": each.label}
-            for each in chat.drafts()
-            if each.entity in listed
+            for each in toolset.drafts_of(chat, islice(chat.drafts(), _MAX_ENTRIES + 1))
         )
         refs = (
-            {"ref": each.ref, "label": each.label, "gone": each.gone}
+            {
+                "ref": each.ref,
+                "label": None if each.entity in toolset.masked else each.label,
+                "gone": each.gone,
+            }
             for each in chat.entries()
-            if each.entity in listed
+            if each.entity in toolset.tables.entities
         )
         entries = list(islice(chain(drafts, refs), _MAX_ENTRIES + 1))
         value = {"entries": entries[:_MAX_ENTRIES], "more": len(entries) > _MAX_ENTRIES}

@@ -15,11 +15,12 @@ from mcp import Client
 from mcp.client.client import ConnectMode
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
+from sqlalchemy import select
 from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.integrations.mcp import server_of
-from alfred_refs.tools import BoundToolset, Ref
+from alfred_refs.tools import BoundToolset, Hooks, Reading, Ref, Toolset
 from tests.integrations import shop
 
 ERAS: list[ConnectMode] = ["auto", "legacy"]
@@ -182,6 +183,30 @@ async def test_resources_are_tables_rows_and_the_conversation(
     assert prompt.text.endswith(tables)
     assert listed == ["refs://tables", "refs://conversation"]
     assert [each.uri_template for each in templates] == ["refs://row/{ref}"]
+
+
+async def test_resources_hide_what_the_tools_hide(
+    shop_sessions: sessionmaker[RefSession], shop_registry: RefRegistry
+) -> None:
+    """Labels of rows that a hook masks, and drafts where the toolset has none."""
+
+    class Masked(Hooks):
+        def after_read(self, reading: Reading, rows: list[dict[str, Any]]) -> None:  # noqa: ARG002
+            for row in rows:
+                row["note"] = "***"
+
+    options: dict[str, Any] = {"hooks": {shop.Order: [Masked()]}, "drafts": False}
+    toolset = Toolset([shop.Order], owner=shop.ownership(), **options)
+    desk = toolset.bind(shop_sessions, registry=shop_registry)
+    chat = shop_registry.conversation("chat-7", owner=shop.ADA)
+    chat.draft(shop.Order, {"note": "a draft"})
+    with shop_sessions(conversation=chat, owner=shop.ownership().of(shop.ADA)) as session:
+        assert [order.id for order in session.scalars(select(shop.Order))] == ["order_1"]
+    async with Client(server_of(desk, lambda _: ("chat-7", shop.ADA), name="shop")) as client:
+        known = json.loads(await read(client, "refs://conversation"))
+        [template] = (await client.list_resource_templates()).resource_templates
+    assert known["entries"] == [{"ref": "order_1", "label": None, "gone": None}]
+    assert template.description == "One row of this conversation, by its ref."
 
 
 async def test_entries_are_limited_and_rows_that_are_gone_are_marked(
