@@ -83,36 +83,24 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ActDecision": "decisions",
-    "AsyncContext": "context",
-    "Audience": "views",
-    "CallView": "views",
-    "Called": "prompts",
-    "Context": "context",
-    "ContextView": "views",
-    "EntityView": "views",
-    "Exchange": "prompts",
-    "Item": "prompts",
-    "Prompt": "prompts",
-    "ReasonCode": "decisions",
-    "Step": "prompts",
-    "SuggestedNext": "decisions",
-    "ThinkDecision": "decisions",
-    "UnderstandDecision": "decisions",
-    "Window": "views",
-    "decision_type": "decisions",
-    "find_keys": "auditing",
-    "think_type": "decisions",
-    "understand_type": "decisions",
+    "auditing": ["find_keys"],
+    "context": ["Context"],
+    "decisions": [
+        *("ActDecision", "ReasonCode", "SuggestedNext", "ThinkDecision", "UnderstandDecision"),
+        *("decision_type", "think_type", "understand_type"),
+    ],
+    "prompts": ["Called", "Exchange", "Item", "Prompt", "Step"],
+    "views": ["Audience", "CallView", "ContextView", "EntityView", "Window"],
 }
 
 if not TYPE_CHECKING:  # so that a type checker reports unknown names
 
     def __getattr__(name: str) -> Any:
         """Import a public name on first use; afterwards it is an attribute of the module."""
-        if name not in _MODULES:
+        found = next((each for each, names in _MODULES.items() if name in names), None)
+        if found is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(f".{_MODULES[name]}", __name__)
+        module = import_module(f".{found}", __name__)
         return globals().setdefault(name, getattr(module, name))
 
 

@@ -77,10 +77,9 @@ from alfred_refs.context.prompts import (
     Templates,
     form_of,
     forms_of,
-    key_parts,
     node_step,
     plain_lines,
-    system_of,
+    prompt_of,
 )
 from alfred_refs.context.views import (
     Audience,
@@ -409,7 +408,6 @@ class Context:
         view = self.view("act")
         note, results = self._results(view.turn)
         decision = decision_type(step.type, self._toolset)
-        instructions = instructions_for(self._toolset, tuple(tool_names(decision)))
         apart = step.type == "write"  # its prompt has a part with drafts and their content
         names = [each.model_copy(update={"data": None}) for each in view.drafts]
         rows = view.model_copy(update={"drafts": [] if apart else names})
@@ -426,12 +424,10 @@ class Context:
             drafts=render_view(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
             exchanges=exchanges,
             forms=forms_of(decision),
-            instructions=instructions,
+            instructions=instructions_for(self._toolset, tuple(tool_names(decision))),
             templates=self._templates,
         )
-        parts = key_parts(material)
-        system = system_of(step.type, self._templates, instructions)
-        return Prompt(system, "\n\n".join(parts.values()), parts, decision)
+        return prompt_of(material, decision)
 
     def understand(
         self, exchanges: Sequence[Exchange], *, guidance: str = "", budget: int | None = None
@@ -504,7 +500,6 @@ class Context:
         step, exchanges, _ = self._without_keys(step, exchanges, ())
         view = self.view(node)
         _, results = self._results(view.turn)
-        instructions = instructions_for(self._toolset)
         material = Material(
             step,
             view.turn,
@@ -514,12 +509,10 @@ class Context:
             entities=render_view(view, node, budget, self._count),
             exchanges=exchanges,
             forms=[form_of(decision)],
-            instructions=instructions,
+            instructions=instructions_for(self._toolset),
             templates=self._templates,
         )
-        parts = key_parts(material, node)
-        system = system_of(node, self._templates, instructions)
-        return Prompt(system, "\n\n".join(parts.values()), parts, decision)
+        return prompt_of(material, decision, node)
 
     def curate(self, understood: UnderstandDecision) -> None:
         """Retain, demote and drop rows by a model's decision: all of them, or none on an error.
@@ -600,24 +593,21 @@ class Context:
         Calls are included, because a call may have been refused for a key in its arguments.
         """
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
-        said = [text for each in last for text in (each.user, each.assistant)]
-        own = [step.goal, step.guidance, step.step_guidance, step.profile]
-        given = [each for call in calls for each in (call.tool, _plain(call.params), call.answer)]
-        items = [*(item.text for item in step.batch), *step.constraints]
-        texts = iter(self._scrub([*own, *items, *said, *given]))
-        goal, guidance, step_guidance, profile = (next(texts) for _ in own)
-        covered = replace(
-            step,
-            goal=goal,
-            guidance=guidance,
-            step_guidance=step_guidance,
-            profile=profile,
-            batch=[replace(item, text=next(texts)) for item in step.batch],
-            constraints=[next(texts) for _ in step.constraints],
+        texts, constraints, items, said, called = self._scrub(
+            [
+                [step.goal, step.guidance, step.step_guidance, step.profile],
+                step.constraints,
+                [item.text for item in step.batch],
+                [(each.user, each.assistant) for each in last],
+                [(call.tool, _plain(call.params), call.answer) for call in calls],
+            ]
         )
-        covered_exchanges = [Exchange(next(texts), next(texts)) for _ in last]
-        covered_calls = [Called(next(texts), next(texts), next(texts)) for _ in calls]
-        return covered, covered_exchanges, covered_calls
+        names = ("goal", "guidance", "step_guidance", "profile")
+        batch = [replace(item, text=text) for item, text in zip(step.batch, items, strict=True)]
+        covered = replace(
+            step, constraints=constraints, batch=batch, **dict(zip(names, texts, strict=True))
+        )
+        return covered, [Exchange(*each) for each in said], [Called(*each) for each in called]
 
     def done(self, step: Step, decision: ActDecision) -> list[str]:
         """Store the result of a step for later steps, and return the refs of its drafts.

@@ -552,22 +552,23 @@ def node_step(*, guidance: str, profile: str = "", **more: Sequence[str]) -> Ste
     return Step("analyze", "", guidance=guidance, profile=profile, **more)  # type: ignore[arg-type]
 
 
-def key_parts(material: Material, node: Node | None = None) -> dict[str, str]:
-    """Return the parts of a step's or a node's prompt that are not empty, in order."""
-    letter = (node or material.step.type)[0].upper()
-    found = {}
+def prompt_of(
+    material: Material, decision: type[Decision], node: Node | None = None
+) -> Prompt[Decision]:
+    """Return the prompt of a step, or of a node before the steps, without empty parts.
+
+    The system prompt has the templates of all types, of tools, and of the type.
+    """
+    name: Node | StepType = node or material.step.type
+    parts = {}
     for part in PARTS if node is None else NODE_PARTS:
-        text = part.text(material).strip() if letter in part.steps else ""
+        text = part.text(material).strip() if name[0].upper() in part.steps else ""
         if text:
-            found[part.name] = f"## {part.heading}\n\n{text}" if part.heading else text
-    return found
-
-
-def system_of(step: StepType | Node, templates: Templates, instructions: Instructions) -> str:
-    """Return the instructions for a type of step: general, about tools, about the type."""
-    names = ["base", *(["crud"] if step in ("read", "write") else []), step]
-    texts = (templates.text(name, instructions) for name in names)
-    return "\n\n".join(text for text in texts if text)
+            parts[part.name] = f"## {part.heading}\n\n{text}" if part.heading else text
+    fixed = ["base", *(["crud"] if name in ("read", "write") else []), name]
+    texts = (material.templates.text(each, material.instructions) for each in fixed)
+    system = "\n\n".join(text for text in texts if text)
+    return Prompt(system, "\n\n".join(parts.values()), parts, decision)
 
 
 def forms_of(decision: type[ActDecision]) -> list[str]:

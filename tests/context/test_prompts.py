@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from alfred_refs import ContextError, TemplateError
 from alfred_refs.context import Exchange, Item, Step
-from alfred_refs.context.decisions import STEP_TYPES, StepType
+from alfred_refs.context.decisions import STEP_TYPES, StepType, decision_type
 from alfred_refs.context.instructions import Instructions, ToolText
-from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, key_parts, system_of
+from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, prompt_of
 
 # SPEC 8.5, cell by cell
 SPEC = """header RWAG, guidance W, status RWAG, previous note RW, profile AG, guidance AG,
@@ -19,6 +21,11 @@ task RWAG, batch manifest W, step guidance RWAG, data RWAG, schema RWG, entities
 conversation RWAG, decision RWAG"""
 
 TOOL = ToolText("db_read", "Read rows.", ["- `table`"])
+
+
+def key_parts(material: Material) -> Mapping[str, str]:
+    """Return the parts of the prompt of a step."""
+    return prompt_of(material, decision_type(material.step.type)).parts
 
 
 def material(type_: StepType) -> Material:
@@ -93,7 +100,8 @@ def test_the_system_prompt_is_base_crud_and_type() -> None:
     templates = Templates()
     instructions = Instructions(tools=[TOOL])
     for type_ in STEP_TYPES:
-        system = system_of(type_, templates, instructions)
+        given = replace(material(type_), instructions=instructions)
+        system = prompt_of(given, decision_type(type_)).system
         has_tools = templates.text("crud", instructions) in system
         assert has_tools == (type_ in ("read", "write"))
         assert system.startswith(templates.text("base", instructions))
