@@ -84,7 +84,7 @@ __all__ = [
 
 _MODULES = {
     "auditing": ["find_keys"],
-    "context": ["Context"],
+    "context": ["AsyncContext", "Context"],
     "decisions": [
         *("ActDecision", "ReasonCode", "SuggestedNext", "ThinkDecision", "UnderstandDecision"),
         *("decision_type", "think_type", "understand_type"),

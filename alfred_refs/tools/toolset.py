@@ -35,6 +35,7 @@ from alfred_refs.conversation import (
     RefRegistry,
     SessionConversation,
     check_draftable,
+    mask_keys,
 )
 from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, RefPolicy
@@ -583,7 +584,7 @@ class Toolset:
         with preserve_transaction(session):
             answer = self.supervise(session, request, None)
         if "error" in answer:
-            raise ToolError(**answer["error"])
+            raise ToolError(**mask_keys(answer["error"]))  # may quote the model's cut keys
         return [
             row[self.tables.by_name(part["table"]).ref_field]
             for part in (answer, *answer.get("also", ()))

@@ -97,6 +97,14 @@ def test_what_can_never_be_saved_is_refused(
     assert conversation.steps() == []
 
 
+def test_errors_have_no_keys_that_a_model_wrote(context: Context) -> None:
+    """They go into its next prompt as they are."""
+    key = str(uuid.uuid4())
+    for field in (key, f"..{key[-8:]}"):
+        with pytest.raises(ToolError, match="has no column '<key>'"):
+            made(context, {"table": "dishes", "data": {field: "x"}})
+
+
 def test_a_draft_may_lack_the_ref_of_its_parent(context: Context) -> None:
     """They may be saved together."""
     drafts = ({"table": "dishes", "data": {"name": "x"}}, {"table": "parts", "data": {}})
