@@ -101,7 +101,7 @@ def test_errors_have_no_keys_that_a_model_wrote(context: Context) -> None:
     """They go into its next prompt as they are."""
     key = str(uuid.uuid4())
     for field in (key, f"..{key[-8:]}"):
-        with pytest.raises(ToolError, match="has no column '<key(_1)?>'"):
+        with pytest.raises(ToolError, match=r"has no column '<key(_1)?>'"):
             made(context, {"table": "dishes", "data": {field: "x"}})
 
 
