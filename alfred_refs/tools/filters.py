@@ -18,6 +18,7 @@ recipes.servings > :servings_1
 >>> bound = bind_filters(DbRead(table="recipes", filters=[related]), recipes)
 >>> list(bound.refs())
 [('recipe_1', 'recipe')]
+>>> import uuid
 >>> [condition] = Conditions(keys={("recipe_1", "recipe"): uuid.UUID(int=1)}).all_of(bound)
 >>> str(condition).startswith("EXISTS (SELECT 1")
 True

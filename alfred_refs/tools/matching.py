@@ -4,6 +4,8 @@
 sends the values that the filters name as a list of rows (VALUES) and applies the conditions of
 `filters` to it, so that texts, times and documents are compared as in a table:
 
+>>> from alfred_refs.tools import DbRead, FilterClause
+>>> from alfred_refs.tools.filters import bind_filters
 >>> recipes = toolset.tables.by_name("recipes")
 >>> soup = DraftRecord(recipes, {"name": "Onion soup"}, "gen_recipe_1", "gen_recipe_1")
 >>> only = FilterClause(field="name", op="ilike", value="%SOUP%")
