@@ -140,10 +140,11 @@ def test_prompts_say_what_waits_in_conversations_of_the_owner(
     desk.call(*CALL, "db_delete", STEP)
     assert desk.call(*CALL, "db_delete", TASK).pending == 2
     desk.call("chat-2", 2, "db_read", {"table": "firm_tasks"})
-    waits = '- call 2, db_delete: "Delete 1 firm task.": waits'
-    audiences = get_args(Audience)
-    assert [waits in desk.context(*CALL).render(each) for each in audiences] == [True] * 4
-    for audience in audiences:
+    names = dict.fromkeys(get_args(Audience), 'firm_task_1 "Clean"') | {"reply": '"Clean"'}
+    for audience, name in names.items():
+        waits = f'- call 2, db_delete: "Delete 1 firm task." ({name}): waits'
+        assert waits in desk.context(*CALL).render(audience)
+    for audience in names:
         assert "- call" not in desk.context("chat-2", 2).render(audience)
     with pytest.raises(UnknownConversationError):
         desk.context("chat-9", 2).render()
