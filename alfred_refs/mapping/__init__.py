@@ -28,7 +28,6 @@ from .key_columns import (
     items_of as items_of,
     key_table as key_table,
     key_type_of as key_type_of,
-    key_value as key_value,
     primary_key as primary_key,
     python_type_of as python_type_of,
     root_of as root_of,

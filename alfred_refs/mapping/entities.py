@@ -45,13 +45,13 @@ from alfred_refs.mapping.key_columns import (
     KeyColumns,
     is_in_table,
     item_type,
-    key_part,
     key_table,
     key_type_of,
     names_other_column,
     primary_key,
     referenced_column,
     root_of,
+    row_key,
 )
 from alfred_refs.mapping.keys import Key, KeyType, RefPolicy
 from alfred_refs.mapping.labels import Label, label_of
@@ -99,9 +99,7 @@ class ClassKeys:
 
     def key_of(self, identity: Sequence[Any]) -> Key:
         """Return the key of a row from its identity, the values of its primary key columns."""
-        pairs = zip(self.identity, identity, strict=True)
-        parts: list[Key] = [key_part(column, value) for column, value in pairs]
-        return parts[0] if len(parts) == 1 else tuple(parts)
+        return row_key(self.identity, identity)
 
 
 class Entities:

@@ -47,7 +47,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -210,9 +210,18 @@ class AlternateKey:
 # Primary keys, in which some columns may hold data
 
 
-def key_part(column: KeyColumn | None, value: Any) -> Any:
-    """Return the part of a row's key for the value of a primary key column; `None` for data."""
-    return part_of(value) if column is None else column.to_key(value)
+def row_key(columns: Sequence[KeyColumn | None], values: Sequence[Any]) -> Key:
+    """Return the key of a row.
+
+    Args:
+        columns: the columns of its primary key; `None` for one that holds data.
+        values: their values in the row.
+    """
+    parts: list[Any] = [
+        part_of(value) if column is None else column.to_key(value)
+        for column, value in zip(columns, values, strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def key_value(column: KeyColumn | None, part: Any, type_: TypeEngine[Any]) -> Any:

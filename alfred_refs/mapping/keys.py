@@ -191,6 +191,11 @@ def token_of(key: Key) -> Any:
     return key.int if isinstance(key, uuid.UUID) else key
 
 
+def key_parts(key: Key) -> tuple[Any, ...]:
+    """Return the parts of a key, one for each column of the primary key."""
+    return key if isinstance(key, tuple) else (key,)
+
+
 def encode(key: Key) -> bytes:
     """Encode a key as the registry stores it.
 

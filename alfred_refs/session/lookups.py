@@ -59,8 +59,8 @@ from alfred_refs.conversation.draft_content import model_of
 from alfred_refs.conversation.draft_rows import by_entity
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn, key_part, key_value
-from alfred_refs.mapping.keys import EntityKey, Key, parse_ref
+from alfred_refs.mapping.key_columns import KeyColumn, key_value, row_key
+from alfred_refs.mapping.keys import EntityKey, Key, key_parts, parse_ref
 from alfred_refs.owners import Confinement
 
 _PG_CLASS = table_(
@@ -85,19 +85,16 @@ class Identity:
 
     def fits(self, key: Key) -> bool:
         """Return whether a key has one part for each column; no row has any other."""
-        return len(key if isinstance(key, tuple) else (key,)) == len(self.columns)
+        return len(key_parts(key)) == len(self.columns)
 
     def values_of(self, key: Key) -> list[Any]:
         """Return the values of the columns in the row of a key."""
-        parts = key if isinstance(key, tuple) else (key,)
-        each = zip(self.key_columns, parts, self.columns, strict=True)
+        each = zip(self.key_columns, key_parts(key), self.columns, strict=True)
         return [key_value(key_column, part, column.type) for key_column, part, column in each]
 
     def key_of(self, values: Sequence[Any]) -> Key:
         """Return the key of the row with these values of the columns."""
-        each = zip(self.key_columns, values, strict=True)
-        parts = [key_part(column, value) for column, value in each]
-        return parts[0] if len(parts) == 1 else tuple(parts)
+        return row_key(self.key_columns, values)
 
 
 def identity_of(entity: str, entities: Entities) -> Identity | None:

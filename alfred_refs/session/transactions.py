@@ -48,7 +48,7 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import EntityNameError, KeyColumnError
 from alfred_refs.mapping.entities import ClassKeys, Entities
 from alfred_refs.mapping.key_columns import root_of
-from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.keys import EntityKey, Key, key_parts
 from alfred_refs.sqla import State
 from alfred_refs.store import Action, Activity, Actor, Gone
 
@@ -555,5 +555,5 @@ def _primary_attributes(mapper: Mapper[Any]) -> list[str]:
 def _key_of(keys: ClassKeys, identity: Sequence[Any]) -> Key | None:
     """Return the key of a row; `None` if its type cannot have refs."""
     key = keys.key_of(identity)
-    parts = key if isinstance(key, tuple) else (key,)
-    return key if all(isinstance(part, uuid.UUID | int | str) for part in parts) else None
+    can_have_ref = all(isinstance(part, uuid.UUID | int | str) for part in key_parts(key))
+    return key if can_have_ref else None

@@ -47,7 +47,6 @@ from alfred_refs.mapping import (
     Key,
     KeyColumn,
     is_key_part,
-    key_value,
     python_type_of,
     root_of,
     undecorated_type,
@@ -55,7 +54,7 @@ from alfred_refs.mapping import (
 from alfred_refs.mapping.columns import UnfitValueError, Values, spells_document, values_of
 from alfred_refs.owners import Ownership
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
-from alfred_refs.session import check_init, refuse_pydantic_without_mixin
+from alfred_refs.session import Identity, check_init, refuse_pydantic_without_mixin
 from alfred_refs.tools.errors import (
     ToolError,
     invalid_value,
@@ -429,14 +428,12 @@ class ToolTable:
 
         Empty if the key is incomplete, for example one column of several.
         """
-        parts = key if isinstance(key, tuple) else (key,)
-        if len(parts) != len(self.identity):
+        columns = cast("Sequence[Column[Any]]", inspect(self.model).mapper.primary_key)
+        identity = Identity(columns, self.keys.identity)
+        if not identity.fits(key):
             return []
-        columns = inspect(self.model).mapper.primary_key
-        return [
-            sqla.key_parameter(key_value(key_column, part, column.type), column.type)
-            for key_column, part, column in zip(self.keys.identity, parts, columns, strict=True)
-        ]
+        pairs = zip(columns, identity.values_of(key), strict=True)
+        return [sqla.key_parameter(value, column.type) for column, value in pairs]
 
     def statement(self, name: Hashable, make: Callable[[], Select[Any]]) -> Select[Any]:
         """Return a cached statement, because building one is slow.
