@@ -1,4 +1,4 @@
-"""Results whose rows, and whose other information about a write, pass through a function.
+"""Rewriting results: their rows, and their facts about a write, pass through a function.
 
 A `Result` has no public hook for its rows. `rewrite_rows` wraps the chunks that an ORM result is
 made of, so that its identity, metadata, uniqueness rules and `yield_per` stay; a Core result is

@@ -14,7 +14,7 @@ Example:
     >>> session.execute(text("SELECT r.id, r.name FROM recipes AS r ORDER BY r.name")).all()
     [('recipe_1', 'Soup'), ('recipe_2', 'Toast')]
 
-A computed value has no origin, and a view that is not mapped has one that is of no use: such
+A computed value has no origin, and a view that is not mapped is none that the metadata knows. Such
 values stay unknown, and are checked one by one (`results.render_unknown`).
 """
 
