@@ -534,6 +534,10 @@ async def test_asynchronous_sessions_are_awaited(
     context = Context(chat, toolset=toolset, sessions=sessions)
     assert '"servings": 3' in await context.aio.render("act")
     assert '"servings": 3' in (await context.aio.prompt(Step("read", "x"))).user
+    generate = Step("generate", "x")
+    kept = {"action": "step_complete", "result_summary": "x", "drafts": [{**made, "label": "x"}]}
+    decision = (await context.aio.prompt(generate)).decision.model_validate(kept)
+    assert await context.aio.done(generate, decision) == ["gen_dish_1"]
     if chat.aio.is_async:
         return
     with pytest.raises(ContextError, match="await the same method"):
