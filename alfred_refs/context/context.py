@@ -190,7 +190,6 @@ def _short(text: str) -> str:
 
 
 _ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}, "calls": []}
-_WITH_DATA: tuple[Audience, ...] = ("act",)
 _MOST_CALLS = 50  # calls read: all that wait, and the latest, which include decided calls
 _LONGEST_REF = 300  # characters; names of classes are shorter
 
@@ -268,7 +267,7 @@ class Context:
 
         It takes two round trips to the registry, five if the toolset has `consent`; one statement
         for each table with rows, one for each of their relationships, and one for the labels of
-        each table that refs lead to.
+        each table that refs lead to, or whose labels are made by a function.
 
         Args:
             audience: `"act"` for a step that works with rows, which is shown their values;
@@ -287,7 +286,7 @@ class Context:
             record = among(record, self._toolset.tables.shown, masked=self._toolset.masked)
             drafts = self._toolset.drafts_of(self.conversation)
         selection = select_entries(record, self.window)
-        data = audience in _WITH_DATA
+        data = audience == "act"
         rows = self._read_rows(selection, record, data=data)
         view = view_of(selection, drafts, rows, self._decided(record.turn), data=data)
         # the toolset has replaced keys by refs, and masked cut keys
@@ -548,27 +547,20 @@ class Context:
         steps = steps[max(before - self.window.steps, 0) :]
         contents = self._scrub([json.loads(each.content) for each in steps])
         lines, note = [], ""
+        drafts = self._toolset is None or self._toolset.drafts
         for step, left in zip(steps, contents, strict=True):
             now, name = step.turn == turn, f"step {step.number}"
             name = name if now else f"turn {step.turn}, {name}"
-            lines.append(result_of(left, name, whole=now, drafts=self._has_drafts))
+            lines.append(result_of(left, name, whole=now, drafts=drafts))
             note = left.get("note", "") if now else ""
         return note, lines
 
-    @property
-    def _visible_entities(self) -> Container[str] | None:
-        """The entities that a model may see; `None` for all."""
-        return None if self._toolset is None else self._toolset.tables.shown
-
-    @property
-    def _has_drafts(self) -> bool:
-        return self._toolset is None or self._toolset.drafts
-
     def _scrub(self, value: Any) -> Any:
         """Remove keys and hidden columns from values of the application or a model."""
-        if self._toolset is not None:
-            value = self._toolset.tables.without_hidden(value)
-        return self.conversation.scrub(value, entities=self._visible_entities)
+        if self._toolset is None:
+            return self.conversation.scrub(value)
+        tables = self._toolset.tables
+        return self.conversation.scrub(tables.without_hidden(value), entities=tables.shown)
 
     def _ref_fields(self) -> dict[str, str]:
         tables = () if self._toolset is None else self._toolset.tables

@@ -493,7 +493,8 @@ class Toolset:
     ) -> CurrentRows:
         """Return rows as `db_read` would show them now, for prompts.
 
-        One statement for each table, and one for the labels of each table that refs lead to.
+        One statement for each table, and one for the labels of each table that refs lead to, or
+        whose labels are made by a function.
         Nothing is recorded as activity.
 
         Args:

@@ -649,3 +649,34 @@ def test_a_value_like_the_name_is_not_left_out(
         '- dish_2 "Thai" (read in turn 0)',
         '  {"name": "Thai", "code": "Thai"}',
     ]
+
+
+def test_calls_that_wait_name_their_rows(
+    conversation: Conversation, registry: RefRegistry, sessions: Sessions, keys: Keys
+) -> None:
+    """By refs and names, as far as a toolset shows them: the person who decides sees more."""
+
+    class Masked(Hooks):
+        def after_read(self, reading: Reading, rows: list[dict[str, Any]]) -> None:  # noqa: ARG002
+            for row in rows:
+                row["name"] = "***"
+
+    assert keys
+    rules: dict[str, Any] = {"expect": "optional", "consent": {Dish: ["delete"]}}
+    desk = Toolset(MODELS, **rules).bind(sessions, registry=registry)
+    chat = desk.conversation(conversation.id, None)
+    soup = {"table": "dishes", "filters": named("Soup"), "expect": {"count": 1}}
+    with sessions(conversation=chat) as session:  # by nobody: it is no activity
+        desk.toolset.call(session, "db_read", {"table": "dishes", "filters": named("Soup")})
+    assert desk.call(chat.id, None, "db_delete", soup).pending == 1
+    masked = Toolset(MODELS, hooks={Dish: [Masked()]}, **rules)
+    others = Toolset([Cuisine], consent={Cuisine: ["delete"]})
+    for toolset, audience, rows in (
+        (desk.toolset, "act", ' (dish_1 "Soup")'),
+        (desk.toolset, "reply", ' ("Soup")'),
+        (masked, "act", " (dish_1)"),
+        (masked, "reply", ' ("dish 1")'),
+        (others, "act", ""),
+    ):
+        told = lines(Context(chat, toolset=toolset, sessions=sessions), audience)
+        assert told == [f'- call 1, db_delete: "Delete 1 dish."{rows}: waits']
