@@ -58,7 +58,7 @@ SMALL = ("-m", "not slow", "--cells", "2", "--hypothesis-profile", "small")
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
 
 SMALL_RUN = """\
-small run: about nine minutes on two cores. Left out are the tests marked `slow`, what a test has
+small run: about five minutes on two cores. Left out are the tests marked `slow`, what a test has
 of parameters beyond two sets, and four fifths of Hypothesis' examples.
 Run everything with `python3 run.py test --all`, or name tests by path or -k."""
 
