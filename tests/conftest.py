@@ -87,15 +87,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def few(items: Sequence[pytest.Item], cells: int, seed: str) -> list[pytest.Item]:
-    """Return some cells of each test, in order: for a seed, the same in all processes."""
+    """Return some cells of each test, in order: for a seed, the same in all processes.
+
+    Tests marked `whole` keep all of theirs.
+    """
     by_test = defaultdict(list)
+    kept = set()
     for item in items:
-        by_test[item.nodeid.partition("[")[0]].append(item.nodeid)
-    kept = {
-        nodeid
-        for each in by_test.values()
-        for nodeid in sorted(each, key=lambda nodeid: zlib.crc32((seed + nodeid).encode()))[:cells]
-    }
+        if item.get_closest_marker("whole"):
+            kept.add(item.nodeid)
+        else:
+            by_test[item.nodeid.partition("[")[0]].append(item.nodeid)
+    for each in by_test.values():
+        kept |= {*sorted(each, key=lambda nodeid: zlib.crc32((seed + nodeid).encode()))[:cells]}
     return [item for item in items if item.nodeid in kept]
 
 

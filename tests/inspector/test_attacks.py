@@ -62,6 +62,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("address", VALUES)
 def test_no_value_is_an_error_of_the_server(desk: BoundToolset, address: str) -> None:
     """It is refused, or selects nothing; nothing of another owner is shown."""

@@ -85,6 +85,7 @@ def test_the_agents_to_copy_are_short(section: str) -> None:
     assert 0 < len(code) - len(docstrings) <= 25
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("section", FRAMEWORKS)
 async def test_the_programs_run(section: str, shop_engine: Engine) -> None:
     """With a fake model each: it calls a tool, and is told what there is."""

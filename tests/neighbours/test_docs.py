@@ -61,6 +61,7 @@ def ended() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ended")
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("program", "promised"),
     [

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import tomllib
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ CONTINUED = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", CONTINUED)
 def test_a_page_prints_what_it_says(name: str, engine: Engine) -> None:
     """Run from top to bottom, as a reader would."""
@@ -52,6 +54,20 @@ def test_a_page_prints_what_it_says(name: str, engine: Engine) -> None:
     printed, expected = readme.page(DOCS / f"{name}.md", names)
 
     assert [text for text in printed if text] == [text for text in expected if text]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("name", "outputs"), [("context", 5), ("drafts", 4), ("positions", 4), ("sql", 2)]
+)
+def test_a_page_by_itself_prints_what_it_says(name: str, outputs: int, engine: Engine) -> None:
+    """It makes its own registry and session."""
+    names: dict[str, Any] = {"engine": engine, "uuid": uuid, "__name__": "page"}
+    printed, expected = readme.page(DOCS / f"{name}.md", names)
+    names["session"].close()
+
+    assert printed == expected
+    assert len([text for text in printed if text]) == outputs
 
 
 def test_the_first_page_prints_what_it_says(engine: Engine) -> None:
@@ -153,8 +169,8 @@ RUNNERS = {
     "approval": "project/test_docs.py",
     "history": "project/test_docs.py",
     "cli": "cli/test_page.py",
-    "context": "context/test_page.py",
-    "drafts": "session/drafts/test_page.py",
+    "context": "project/test_docs.py",
+    "drafts": "project/test_docs.py",
     "inspector": "inspector/test_page.py",
     "integrations": "integrations/test_page.py",
     "labels": "project/test_docs.py",
@@ -165,9 +181,9 @@ RUNNERS = {
     "operations": "project/test_docs.py",
     "owner": "owners/test_page.py",
     "poolers": "store/test_poolers.py",
-    "positions": "positions/test_page.py",
+    "positions": "project/test_docs.py",
     "registry": "application.py",
-    "sql": "tools/sql/test_page.py",
+    "sql": "project/test_docs.py",
     "start": "project/test_docs.py",
     "telemetry": "neighbours/test_docs.py",
     "hooks": "tools/test_page.py",

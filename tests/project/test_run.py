@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -240,9 +241,16 @@ def test_needs_nothing_but_python() -> None:
 def test_the_cells_of_a_seed_are_always_the_same() -> None:
     """All cells of a test run sooner or later, each time for the same seeds."""
     names = [f"tests/test_soup.py::test_soup[{letter}]" for letter in "abcdefgh"]
-    items: Any = [SimpleNamespace(nodeid=name) for name in names]
+    items: Any = [_item(name, marks=()) for name in names]
     seeds = [sha256(bytes([n])).hexdigest() for n in range(100)]
     chosen = [[item.nodeid for item in few(items, 2, seed)] for seed in seeds]
     assert chosen == [[item.nodeid for item in few(items[::-1], 2, seed)][::-1] for seed in seeds]
     assert {len(names) for names in chosen} == {2}
     assert {*chain(*chosen)} == {*names}
+
+    whole: Any = [_item(f"tests/test_page.py::test_page[{n}]", marks=("whole",)) for n in range(9)]
+    assert few([*whole, *items], 2, "")[:9] == whole
+
+
+def _item(name: str, marks: Sequence[str]) -> SimpleNamespace:
+    return SimpleNamespace(nodeid=name, get_closest_marker=lambda mark: mark in marks)

@@ -71,6 +71,7 @@ def test_the_programs_return_what_the_pages_show(engine: Engine) -> None:
     assert compared > 10
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("page", "names"),
     [
