@@ -215,6 +215,15 @@ def as_sqlalchemy_errors(connection: Connection, at_driver: Any) -> Iterator[Non
 
 # Errors
 
+# names of SQLite's errors (https://www.sqlite.org/rescode.html) -> PostgreSQL's SQLSTATE
+_SQLITE_STATES: Mapping[str, str] = {
+    "SQLITE_CONSTRAINT_CHECK": "23514",
+    "SQLITE_CONSTRAINT_FOREIGNKEY": "23503",
+    "SQLITE_CONSTRAINT_NOTNULL": "23502",
+    "SQLITE_CONSTRAINT_PRIMARYKEY": "23505",
+    "SQLITE_CONSTRAINT_UNIQUE": "23505",
+}
+
 # the names of fields in the drivers
 _ERROR_FIELDS = (
     *("message_primary", "message", "table_name", "column_name", "constraint_name"),
@@ -255,6 +264,7 @@ def driver_error_fields(error: BaseException) -> dict[str, Any]:
     while each is not None:
         diagnostics: Any = getattr(each, "diag", each)
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
+        state = state or _SQLITE_STATES.get(getattr(each, "sqlite_errorname", ""))
         fields["sqlstate"] = fields["sqlstate"] or state
         for name in _ERROR_FIELDS:
             value = getattr(diagnostics, name, None)

@@ -469,13 +469,13 @@ def still_referenced(
     )
 
 
-def circular_reference(table: str) -> ToolError:
-    """Report that rows cannot be deleted because they refer to each other."""
+def circular_reference(tables: Sequence[str]) -> ToolError:
+    """Report that rows cannot be deleted because they refer to each other, or to themselves."""
     return ToolError(
         "circular_reference",
-        f"rows of {table!r} refer to each other in a circle; nothing was changed; set one of the "
-        "references to null, then delete them",
-        table=table,
+        f"rows of {_quote_names(tables)} refer to each other in a circle, or to themselves; "
+        "nothing was changed; set one of the references to null, then delete them",
+        tables=[*tables],
     )
 
 

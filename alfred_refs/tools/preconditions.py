@@ -543,7 +543,12 @@ def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:
         refs = (pending if each in drafts else namesakes).get(pair, ())
         others = [ref for ref in refs if ref != each.ref]
         is_saved = each in drafts and each.ref not in refs  # by an earlier call of the same kind
-        if others and not is_saved:
+        if not others or is_saved:
+            continue
+        actual = _labels(call, [each]).get(each.ref) if each.is_of_locked_row else pair[1]
+        if actual is not None and not _matches_label(actual, str(each.value or ""), call):
+            raise unexpected_row(each.ref, "label", actual, each.value)
+        if actual is not None:  # otherwise the verb finds that the row is gone, or not visible
             raise ambiguous_label(each.ref, others[0], pair[1], each.field)
 
 

@@ -587,25 +587,27 @@ def planned_rows(
         RowChange(table, (), each.before, each.after) for each, table in found if table is not None
     ]
     namer.name(recorded)
-    rows: dict[int, list[PlannedRow]] = {}
+    rows: dict[int, dict[Any, PlannedRow]] = {}
     for each, table in found:
         shown = None if table is None else tables.of_table(table)
         if table is None or shown is None:
             continue
         change = RowChange(table, (), each.before, each.after)
         fields, hidden = namer.fields(Named(change, shown, None, each.ref, each.label))
-        row = PlannedRow(
+        of_call = rows.setdefault(each.call, {})
+        identity = each.ref or (each.table, *each.key.items())
+        earlier = of_call.get(identity)  # a class may have several tables
+        of_call[identity] = PlannedRow(
             ref=each.ref,
             entity=entity_of(shown),
-            label=each.label,
+            label=each.label or (None if earlier is None else earlier.label),
             action=each.action,
-            fields=fields,
-            hidden=hidden,
+            fields=fields if earlier is None else {**earlier.fields, **fields},
+            hidden=hidden + (0 if earlier is None else earlier.hidden),
             is_named=False,  # the history does not store which rows the call named
         )
-        rows.setdefault(each.call, []).append(row)
     plain = replace_keys(
-        {number: [row.model_dump() for row in of] for number, of in rows.items()},
+        {number: [row.model_dump() for row in of.values()] for number, of in rows.items()},
         conversation,
         tables.shown,
     )

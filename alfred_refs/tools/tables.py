@@ -755,12 +755,16 @@ class ToolTables:
         return next((self._by_model[c] for c in model.__mro__ if c in self._by_model), None)
 
     def of_table(self, table: Table) -> ToolTable | None:
-        """Return the tool table for a table of the database."""
+        """Return the tool table for a table of the database.
+
+        A table of an unlisted base class has the tool table of the first listed subclass.
+        """
         if table not in self._of_tables:
             mapped = {inspect(each.model).local_table: each for each in self}
             mapper = None if table in mapped else sqla.mapper_of_table(table)
             found = None if mapper is None else self.of_model(mapper.class_)
-            self._of_tables[table] = mapped.get(table, found)
+            below = (each for each in self if table in inspect(each.model).mapper.tables)
+            self._of_tables[table] = mapped.get(table, found or next(below, None))
         return self._of_tables[table]
 
     @cached_property

@@ -140,8 +140,11 @@ class Deleter:
         confirm()
         try:
             session.flush()
-        except CircularDependencyError:
-            raise circular_reference(self._table.name) from None
+        except CircularDependencyError as error:
+            mappers = (state.mapper for state in sqla.states_in_cycle(error))
+            tables = (self._call.setting.tables.of_model(mapper.class_) for mapper in mappers)
+            names = sorted({table.name for table in tables if table is not None})
+            raise circular_reference(names or [self._table.name]) from None
         return others
 
     def check_orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:

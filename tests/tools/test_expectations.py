@@ -183,6 +183,8 @@ def test_a_label_that_another_row_has_too_is_not_enough(session: RefSession, cal
     for label in ("Curry", {"name": "Curry"}, {"dish_4": {"name": "Curry"}}, [{"name": "Curry"}]):
         error = call("db_update", **named, expect=label)["error"]
         assert (error["code"], error["refs"]) == ("ambiguous_label", ["dish_4", "dish_1"])
+    other = {**named, "filters": these("=", "dish_3")}  # a label of two rows, and not of this one
+    assert call("db_update", **other, expect="Curry")["error"]["code"] == "unexpected_row"
     assert call("db_update", **named, expect={"servings": 2})["error"]["code"] == "unexpected_row"
     assert call("db_update", **named, expect={"servings": 8})["count"] == 1
     assert call("db_update", **named, expect=[{"servings": 8}])["count"] == 1

@@ -419,7 +419,8 @@ def test_rows_that_take_others_along_are_deleted_in_one_flush(made: MakeCall) ->
     call("db_create", table="meal_plans", data={"recipe_id": "recipe_2"})
     both = named("recipe_1", "recipe_2")
 
-    assert codes(call("db_delete", table="recipes", filters=both)) == ["circular_reference"]
+    error = call("db_delete", table="recipes", filters=both)["error"]
+    assert (error["code"], error["tables"]) == ("circular_reference", ["recipes"])
     assert call("db_read", table="meal_plans")["count"] == 1
 
 

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, ForeignKey, StaticPool, create_engine
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, StaticPool, create_engine
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -46,6 +46,18 @@ class Page(Base):
     text: Mapped[str]
 
     note: Mapped[Note] = relationship(backref="pages")
+
+
+class Ticket(Base):
+    """Has constraints."""
+
+    __tablename__ = "tickets"
+    __table_args__ = (CheckConstraint("count > 0", name="some"),)
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    code: Mapped[str] = mapped_column(unique=True)
+    count: Mapped[int]
+    note_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("notes.id"))
 
 
 @pytest.fixture
@@ -124,3 +136,18 @@ def test_related_rows_are_made_and_read(desk: BoundToolset) -> None:
     assert [(n["name"], len(n["pages"])) for n in notes if n["pages"]] == [("a", 2), ("b", 2)]
     found = [(page["text"], page["note"]["name"]) for page in pages]
     assert found == [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")]
+
+
+def test_constraints_are_told(desk: BoundToolset) -> None:
+    """By the codes that PostgreSQL's errors have; nothing is changed."""
+    toolset = Toolset([Note, Ticket])
+    tickets = toolset.bind(desk.sessions, registry=desk.registry, by=None)
+
+    def told(tool: str, **given: Any) -> Any:
+        answer = tickets.call("chat-7", None, tool, {"table": "tickets", **given}).value
+        return answer.get("error", {}).get("code")
+
+    assert told("db_create", data={"code": "a", "count": 1}) is None
+    assert told("db_create", data={"code": "a", "count": 2}) == "conflict"
+    assert told("db_create", data={"code": "b", "count": 0}) == "check_failed"
+    assert told("db_read") is None

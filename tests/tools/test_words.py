@@ -163,7 +163,7 @@ class Raises(Hooks):
             "foreign": ForeignRowError("Order", "order_1"),
             "deep": RecursionError(),
             "fixed": fixed_item("lines"),
-            "rows": circular_reference("orders"),
+            "rows": circular_reference(["orders"]),
             "hidden": hidden_items("lines"),
             "changed": plan_changed("Delete 1 order."),
             "rejected": rejected(3, "not paid yet"),

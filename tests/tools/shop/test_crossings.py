@@ -215,3 +215,52 @@ def test_refusals_are_kept_in_the_conversation_of_the_owner(desk_of: Desks) -> N
     [record] = desk.history(*CALL)
     assert (record.state, record.arguments) == ("refused", wrong)
     assert desk.history("chat-10", 2) == []
+
+
+class MailBase(DeclarativeBase):
+    """The base of classes with two tables."""
+
+
+class Mail(MailBase):
+    """A row of one table."""
+
+    __tablename__ = "mails"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "mail"}  # noqa: RUF012
+    __ref_label__ = "title"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    title: Mapped[str]
+    kind: Mapped[str]
+
+
+class Reminder(Mail):
+    """A row of two tables."""
+
+    __tablename__ = "reminders"
+    __mapper_args__ = {"polymorphic_identity": "reminder"}  # noqa: RUF012
+
+    id: Mapped[uuid.UUID] = mapped_column(ForeignKey("mails.id"), primary_key=True)
+    number: Mapped[int]
+
+
+def test_a_row_of_two_tables_is_one_in_the_history(engine: Engine) -> None:
+    """As it is in plans; undone, it is as before."""
+    MailBase.metadata.create_all(engine)
+    registry = RefRegistry(engine)
+    registry.create_tables()
+    desk = Toolset([Reminder]).bind(
+        sessionmaker(engine, class_=RefSession), registry=registry, journal=True
+    )
+    desk.call(
+        "chat-7", None, "db_create", {"table": "reminders", "data": {"title": "Pay", "number": 1}}
+    )
+    only = [{"field": "id", "op": "=", "value": "mail_1"}]
+    change = {"table": "reminders", "filters": only, "expect": "Pay"}
+    desk.call("chat-7", None, "db_update", {**change, "data": {"title": "Pay!", "number": 2}})
+    created, updated = desk.history("chat-7")
+    for record in (created, updated):
+        [row] = record.changes
+        assert (row.ref, {*row.fields} - {"kind"}) == ("mail_1", {"title", "number"})
+    desk.undo("chat-7", call=2, by="ann")
+    [row] = desk.call("chat-7", None, "db_read", {"table": "reminders"}).value["rows"]
+    assert (row["title"], row["number"]) == ("Pay", 1)
