@@ -535,7 +535,10 @@ class Ownership:
         is_linking = sqla.deannotated_table(target) in self._links
         if is_linking or (belonging is not None and belonging.column is None):
             # other rows decide: a subquery in ON CONFLICT is not correlated to the existing row
-            raise UnconfinedError(f"an upsert into {target.name!r}")
+            raise UnconfinedError(
+                f"an upsert into {target.name!r}",
+                "select the rows that are there, update these, and insert the others",
+            )
         self.check_update(table, names)
 
     def check_written(

@@ -216,7 +216,7 @@ class WriteGuard:
             ForeignRowError: a value names another owner, or a row that the owner cannot read.
             UnconfinedError: a value is not known before it is executed.
         """
-        statement = execution.statement
+        statement: Any = execution.statement
         table = sqla.underlying_table(getattr(statement, "table", None))
         if table is None:
             return
@@ -229,7 +229,8 @@ class WriteGuard:
             # the ORM would change instances by the criteria of the statement alone, of rows too
             # that the criteria of the owner leave as they are
             execution.update_execution_options(synchronize_session="fetch")
-        if not execution.is_delete:
+        is_from_select = execution.is_insert and statement.select is not None
+        if not (execution.is_delete or is_from_select):  # refused when it is compiled
             target = _Target.of(execution.statement, table)
             given: Any = execution.parameters or {}
             rows: Iterable[Any] = [given] if isinstance(given, Mapping) else given
