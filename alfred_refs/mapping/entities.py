@@ -193,6 +193,12 @@ class Entities:
         mapper = None if table is None else sqla.mapper_of_table(table)
         return None if mapper is None else self._label_of(mapper)
 
+    def declares_label(self, class_: type[Any]) -> bool:
+        """Return whether a class, or the policy, says what its label is, or that it has none."""
+        return hasattr(class_, "__ref_label__") or any(
+            each in self.policy.labels for each in class_.__mro__
+        )
+
     def has_labels(self, entity: str) -> bool:
         """Return whether the class of an entity, or a subclass, has a label; `False` if unused."""
         table = self.names.table_of(entity)

@@ -624,7 +624,7 @@ def already_done(number: int, by: str | None) -> ToolError:
     return ToolError("already_done", f"call {number} was done: {who}; undo() takes it back")
 
 
-def gone_draft(draft: str, row: str) -> ToolError:
+def gone_ref(draft: str, row: str) -> ToolError:
     """Report that the row that a draft was saved as was deleted."""
     message = f"{draft!r} was saved as {row!r}, which was deleted since; nothing was created"
     remedy = "to create such a row again, give its values in 'data'"

@@ -623,6 +623,7 @@ class ToolTables:
             their rows would show hidden rows.
 
     Attributes:
+        declares_label: returns whether the label of a class is declared, or that it has none.
         key_numbers: whether integers in documents are keys.
 
     Raises:
@@ -642,6 +643,7 @@ class ToolTables:
         watched: Collection[type[Any]] = (),
     ) -> None:
         self._tables: dict[str, ToolTable] = {}
+        self.declares_label = entities.declares_label
         self._of_tables: dict[Table, ToolTable | None] = {}
         pairs = _models_by_name(models)
         hidden_names = {attribute_of(each, "hidden") for each in hidden}

@@ -69,7 +69,7 @@ from alfred_refs.tools.drafts import (
 from alfred_refs.tools.errors import (
     circular_reference,
     foreign_row,
-    gone_draft,
+    gone_ref,
     invalid_arguments,
     too_many_rows,
 )
@@ -714,7 +714,7 @@ class Creator(Writer):
                 rows = self._rows_of(list(saved.values()), table)
             except GoneRefError as error:
                 of = {row: ref for ref, row in saved.items()}
-                raise gone_draft(of.get(str(error.ref), each.drafts[0]), str(error.ref)) from None
+                raise gone_ref(of.get(str(error.ref), each.drafts[0]), str(error.ref)) from None
             for ref, row in saved.items():
                 if row not in rows:
                     raise SavedDraftError(ref, row)

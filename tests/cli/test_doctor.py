@@ -21,7 +21,7 @@ from sqlalchemy import JSON, Column, ForeignKey, Table, UUID, String, case, cast
 from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column, relationship
 from sqlalchemy.orm import sessionmaker
 from sqlalchemy.types import UserDefinedType
-from alfred_refs import Ownership, RefRegistry, RefSession
+from alfred_refs import Ownership, RefPolicy, RefRegistry, RefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
 
@@ -54,6 +54,16 @@ class Shop(Base):
     title: Mapped[str] = column_property(case((owner == "", cast(id, String)), else_=owner))
     tags: Mapped[list[Tag]] = relationship(secondary=tagged)
 
+class Line(Base):
+    __tablename__ = "lines"
+    __ref_label__ = None
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+
+class Pin(Base):
+    __tablename__ = "pins"
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+
+unlabelled = Toolset([Line, Pin], policy=RefPolicy(labels={Pin: None}))
 toolset = Toolset([Shop], hidden=[Shop.secret])
 owned = Toolset([Shop, Tag], owner=Ownership({Shop: "owner"}, open=[Tag, tagged]))
 engine = create_engine("sqlite://")
@@ -109,6 +119,12 @@ def test_each_kind_of_finding_is_printed(module: str) -> None:
         ("shops", "tags", "association table 'tagged' is reached by no tool"),
         ("shops", None, "no owner rule: every conversation sees all rows"),
     ]
+
+
+def test_a_class_that_needs_no_label_is_not_named(module: str) -> None:
+    """By the class, or by the policy."""
+    found = [each for each in findings(f"{module}:unlabelled") if "label" in each[2]]
+    assert found == []
 
 
 def test_a_bound_toolset_is_examined_as_its_toolset(module: str) -> None:
