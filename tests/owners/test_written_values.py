@@ -22,7 +22,8 @@ def test_an_association_is_not_filled_by_a_select(ann: RefSession, world: World)
     with pytest.raises(UnconfinedError, match="INSERT from a SELECT"):
         ann.execute(insert(recipe_links).from_select(["from_id", "to_id"], rows))
     lines = select(Line.recipe_id, literal("new"))
-    for target in (Line, Line.__table__):  # rows that belong by a relationship
+    targets: list[Any] = [Line, Line.__table__]  # rows that belong by a relationship
+    for target in targets:
         with pytest.raises(UnconfinedError, match="select the rows, then insert them"):
             ann.execute(insert(target).from_select(["recipe_id", "text"], lines))
     given = {"from_id": world.recipes["ann"], "to_id": world.recipes["bob"]}
