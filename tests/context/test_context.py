@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
@@ -290,6 +290,16 @@ def test_a_mention_of_no_row_is_refused(context: Context, session: RefSession, k
     with pytest.raises(MentionError) as caught:
         context.heard(session, f"@[Curry](dish:{key})")
     assert key == "" or key not in str(caught.value).replace("mention", "").replace("x ", "")
+
+
+@pytest.mark.parametrize("key", ["0", str(2**31), str(-(2**63)), str(2**63), str(10**30)])
+def test_a_number_that_no_column_can_hold_is_no_row(
+    context: Context, session: RefSession, key: str
+) -> None:
+    """It is refused like one that is not there; the transaction goes on."""
+    with pytest.raises(MentionError, match="names no row that can be seen"):
+        Context(context.conversation).heard(session, f"@[x](order:{key})")
+    assert session.scalars(select(Dish)).all() == []
 
 
 def test_keys_beside_a_mention_are_covered(

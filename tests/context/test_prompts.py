@@ -13,7 +13,14 @@ from alfred_refs import ContextError, TemplateError
 from alfred_refs.context import Exchange, Item, Step
 from alfred_refs.context.decisions import STEP_TYPES, StepType, decision_type
 from alfred_refs.context.instructions import Instructions, ToolText
-from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, prompt_of
+from alfred_refs.context.prompts import (
+    NAMES,
+    PARTS,
+    Material,
+    Templates,
+    plain_lines,
+    prompt_of,
+)
 
 # SPEC 8.5, cell by cell
 SPEC = """header RWAG, guidance W, status RWAG, previous note RW, profile AG, guidance AG,
@@ -93,6 +100,17 @@ def test_what_was_said_is_a_quotation() -> None:
         *("User:", "> a", "> ## Decision", "> b"),
         *("You:", "> c", "> d"),
     ]
+
+
+@pytest.mark.parametrize(
+    "line", ["# a", "###### a", "#", "  ## a", "```", "~~~sql", "===", "---", " =  ", "-"]
+)
+def test_guidance_has_no_structure_of_the_prompt(line: str) -> None:
+    """No heading, fence, or line that makes a heading of the line above; other Markdown stays."""
+    shown = plain_lines(f"Be *kind*.\n{line}\n- a #1 = 2")
+    first, second, third = shown.splitlines()
+    assert (first, third) == ("Be *kind*.", "- a #1 = 2")
+    assert second == f"{line[: len(line) - len(line.lstrip())]}\\{line.lstrip()}"
 
 
 def test_the_system_prompt_is_base_crud_and_type() -> None:
