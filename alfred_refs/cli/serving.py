@@ -228,10 +228,15 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
         SetupError: the toolset has no tools, an owner is missing or not expected, or the owner or
             the conversation is invalid.
     """
+    from alfred_refs.errors import SetupError
     from alfred_refs.integrations.mcp import server_of
 
     conversation, owner = flags.conversation, flags.owner
     if flags.token_verifier is None:
+        if owner is None and desk.toolset.ownership is not None:
+            raise SetupError(
+                f"{flags.target!r} has an Ownership", "add --owner or --token-verifier"
+            )
         desk.conversation(conversation or "mcp", owner)  # raises here, not at the first request
     options: dict[str, Any] = {}
     if conversation is not None:

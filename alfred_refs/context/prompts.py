@@ -29,6 +29,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
@@ -59,28 +60,37 @@ NAMES = (
 """The names of all templates, each a file with the suffix `.md`."""
 
 
+def _jinja() -> Any:
+    """Return the module `jinja2`, which is in an extra.
+
+    Raises:
+        ContextError: it is not installed.
+    """
+    try:
+        return import_module("jinja2")
+    except ModuleNotFoundError as error:
+        raise ContextError(
+            f"prompts need {error.name}", "run `pip install 'alfred-refs[prompts]'`"
+        ) from error
+
+
 @cache
 def _environment(directory: Path | None) -> Environment:
     """Return the Jinja environment for a directory's templates and ours.
 
     Contexts share it, because compiling a template takes longer than rendering it ten times.
     """
-    try:
-        import jinja2  # noqa: PLC0415  # an extra
-    except ImportError as error:
-        raise ContextError(
-            "prompts are rendered by Jinja, which is not installed",
-            "pip install 'alfred_refs[prompts]'",
-        ) from error
+    jinja2 = _jinja()
     own = [] if directory is None else [jinja2.FileSystemLoader(directory)]
     ours = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    return jinja2.Environment(
+    environment: Environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([*own, ours]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,  # noqa: S701  # Markdown for a model; users' text is quoted
+        autoescape=False,  # Markdown for a model; users' text is quoted
     )
+    return environment
 
 
 class Templates:
@@ -114,11 +124,10 @@ class Templates:
             self._template(file.stem)
 
     def _template(self, name: str) -> Any:
-        from jinja2 import TemplateSyntaxError  # noqa: PLC0415  # an extra
-
+        jinja2 = _jinja()
         try:
             return _environment(self._directory).get_template(f"{name}.md")
-        except (TemplateSyntaxError, UnicodeDecodeError) as error:
+        except (jinja2.TemplateSyntaxError, UnicodeDecodeError) as error:
             raise TemplateError(name, f"is broken: {error}", "correct it") from error
 
     def text(self, name: str, instructions: Instructions | None = None, **values: Any) -> str:
@@ -134,11 +143,9 @@ class Templates:
         """
         values |= (instructions or Instructions()).values()
         template = self._template(name)
-        from jinja2 import TemplateError as JinjaError  # noqa: PLC0415  # an extra
-
         try:
             return str(template.render(**values)).strip()
-        except JinjaError as error:
+        except _jinja().TemplateError as error:
             given = ", ".join(values) or "nothing"
             raise TemplateError(name, f"fails: {error}", f"it is given {given}") from error
 

@@ -262,7 +262,11 @@ def _words(name: str) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"1 {noun}"
+    if re.search(r"[^aeiou]y$", noun):
+        return f"{number} {noun[:-1]}ies"
+    return f"{number} {noun}{'es' if re.search(r'(s|x|z|ch|sh)$', noun) else 's'}"
 
 
 def _counts(entities: Iterable[str]) -> str:

@@ -175,7 +175,10 @@ def test_options_without_effect_are_misuse(arguments: list[str], told: str) -> N
             ["json:dumps"],
             "Error: 'json:dumps' is a function; name the result of Toolset.bind(...)",
         ),
-        (["app:desk"], "Error: an owner is missing in a call of tools that have an Ownership; "),
+        (
+            ["app:desk"],
+            "Error: 'app:desk' has an Ownership; add --owner or --token-verifier\n",
+        ),
         (["app:desk", "--owner", "ada"], "Error: the owner has a value that "),
         (["app:nobodys", "--owner", "7"], "Error: an owner was given in a call of tools that ha"),
         (["app:nobodys", "--conversation", "\n"], "Error: a conversation's id is empty, too long"),

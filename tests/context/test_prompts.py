@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -167,6 +168,13 @@ def test_a_text_that_asks_for_more_than_there_is_is_refused(tmp_path: Path) -> N
     (tmp_path / "decision.md").write_text("{{ mood }}", encoding="utf-8")
     with pytest.raises(TemplateError, match="it is given forms, tools, filters, tables, drafts"):
         Templates(tmp_path).text("decision", forms=[])
+
+
+def test_without_jinja_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first prompt; contexts without prompts do not need it."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ContextError, match=r"need jinja2; run `pip install 'alfred-refs\[prom"):
+        Templates().text("base")
 
 
 @pytest.mark.parametrize(("number", "of"), [(0, 1), (2, 1)])

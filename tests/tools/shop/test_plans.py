@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, delete, func, select, text, update
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.tools import BoundToolset, Hooks, Plan, ToolError
+from alfred_refs.tools import BoundToolset, Hooks, Plan, PlannedRow, ToolError
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
 from tests.tools.shop.models import StallLine, StallOrder, StallParcel, StallRemark
 
@@ -33,6 +33,23 @@ def test_a_delete_names_what_goes_along(desk_of: Desks) -> None:
         f"- stall order stall label link: deleted: {link}",
         '- stall parcel "P1": updated: order_id: "Desk" (stall_order_1) -> nothing',
     ]
+
+
+@pytest.mark.parametrize(
+    ("entity", "expected"),
+    [
+        ("entry", "2 entries"),
+        ("meal_day", "2 meal days"),
+        ("address", "2 addresses"),
+        ("batch", "2 batches"),
+        ("order_line", "2 order lines"),
+    ],
+)
+def test_several_rows_are_in_the_plural(entity: str, expected: str) -> None:
+    """By the end of the entity's name."""
+    row = PlannedRow(ref=None, entity=entity, action="deleted")
+
+    assert Plan(tool="db_delete", rows=[row, row]).summary == f"Delete {expected}."
 
 
 def test_an_update_shows_the_values_that_are_stored(desk_of: Desks) -> None:
