@@ -57,7 +57,6 @@ from alfred_refs.errors import (
 )
 from alfred_refs.inspector.access import LOOPBACK, Authenticate, Guard, Operator, operator_of
 from alfred_refs.inspector.pages import PROMPTS, ContextOf, Pages, error_of, pretty, row_fields
-from alfred_refs.mapping import parse_ref
 from alfred_refs.sqla import AsyncFacade
 from alfred_refs.tools import BoundToolset
 
@@ -193,8 +192,6 @@ def _approvals(visit: Visit) -> Response:
 
 def _conversation(visit: Visit) -> Response:
     before, ref = visit.number_or_none("before"), visit.values.get("ref") or None
-    if ref is not None and parse_ref(ref) is None:
-        raise HTTPException(400, "A ref is expected.")
     found = visit.pages.conversation(visit.text("id"), before, ref)
     return visit.render("conversation.html", **found)
 
