@@ -570,7 +570,7 @@ def fit_view(
     check_audience(audience)
     if budget is None or count(_text(view, audience)) <= budget:
         return view
-    room = budget - count(_fixed_text(view, audience))
+    room = budget - count(_text(view, audience, has_rows=False) + "\n\n\n")
     if room < 0:
         raise ContextError(
             f"a budget of {budget!r} has no room even for the number of rows",
@@ -616,45 +616,30 @@ def _nested_refs(row: RowView) -> Iterator[str]:
                 yield from _nested_refs(each)
 
 
-def _fixed_text(view: ContextView, audience: Audience) -> str:
-    """Return the text of a view without rows and their headings."""
-    empty = view.keeping({})
-    if audience == "reply":
-        retained, drafts, others = _RETAINED_NAMES, "", ""
-    else:
-        retained, drafts, others = _RETAINED, _DRAFTS, _others(view)
-    return _paragraphs(
-        _note(view, audience),
-        retained if view.retained else "",
-        drafts if view.drafts else "",
-        _decisions(view, audience),
-        others,
-        _omission_note(empty),
-        "\n",
-    )
-
-
-def _text(view: ContextView, audience: Audience) -> str:
+def _text(view: ContextView, audience: Audience, *, has_rows: bool = True) -> str:
+    """Return the text of a view; without its rows, what a budget cannot leave out."""
     nested = {ref for each in view.active for ref in _nested_refs(each)}
     entries = {each.ref: each for each in view.active}
-    active = "\n".join(
-        _item(each, audience, entries) for each in view.active if each.ref not in nested
-    )
-    drafts = "\n".join(_item(each, audience, {}) for each in view.drafts)
-    retained = "\n".join(_item(each, audience, {}) for each in view.retained)
+
+    def group(heading: str, rows: Sequence[EntityView]) -> str:
+        shown = [each for each in rows if has_rows and each.ref not in nested]
+        headings = [heading] if heading and rows else []
+        return "\n".join([*headings, *(_item(each, audience, entries) for each in shown)])
+
     is_reply = audience == "reply"
+    counted = view if has_rows else view.keeping({})
     others = "" if is_reply else _others(view)
-    has_content = active or retained or drafts or view.calls or view.hidden or others
+    has_content = any(view.all()) or view.calls or view.hidden or others
     return _paragraphs(
         _note(view, audience),
-        _with_heading(_RETAINED_NAMES if is_reply else _RETAINED, retained),
-        active,
-        drafts if is_reply else _with_heading(_DRAFTS, drafts),
+        group(_RETAINED_NAMES if is_reply else _RETAINED, view.retained),
+        group("", view.active),
+        group("" if is_reply else _DRAFTS, view.drafts),
         _decisions(view, audience),
         "" if has_content else NOTHING,
         others,
-        _cut_note(view),
-        _omission_note(view),
+        _cut_note(counted),
+        _omission_note(counted),
     )
 
 
@@ -675,7 +660,7 @@ def _decisions(view: ContextView, audience: Audience) -> str:
         + ("" if each.reason is None else f": {quote_json(each.reason)}")
         for each in view.calls
     ]
-    return _with_heading(_CALLS, "\n".join(lines))
+    return "\n".join([_CALLS, *lines]) if lines else ""
 
 
 def _rows_of(call: CallView, audience: Audience) -> str:
@@ -692,10 +677,6 @@ def _quoted(label: str | None) -> str:
 
 def _paragraphs(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
-
-
-def _with_heading(heading: str, text: str) -> str:
-    return f"{heading}\n{text}" if text else ""
 
 
 def _item(view: EntityView, audience: Audience, entries: Mapping[str, EntityView]) -> str:
