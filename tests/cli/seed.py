@@ -14,7 +14,11 @@ from alfred_refs.store import Activity, Address
 
 KEYS = [uuid.UUID(int=0xA508000D9B5540F08886DBDD88BD2DE2 + n) for n in range(3)]
 
-UNUSED = "update alfred_refs_conversation set used_at = now() - interval '100 days' where id = :id"
+UNUSED = """
+    update alfred_refs_conversation
+    set begun_at = now() - interval '101 days', used_at = now() - interval '100 days'
+    where id = :id
+"""
 
 
 def seed(engine: Engine) -> RefRegistry:
