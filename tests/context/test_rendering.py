@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from alfred_refs.context.views import (
     RowView,
     Selection,
     Window,
+    calls_of,
     quote_json,
     render_view,
     select_entries,
@@ -24,8 +25,8 @@ from alfred_refs.context.views import (
     view_of,
 )
 from alfred_refs.mapping import Ref
-from alfred_refs.store import ActivityEntry, ActivityRecord
-from alfred_refs.tools import CurrentRow, CurrentRows
+from alfred_refs.store import ActivityEntry, ActivityRecord, CallEntry, CallState
+from alfred_refs.tools import CurrentRow, CurrentRows, Plan
 from tests.profiles import examples
 
 
@@ -268,3 +269,28 @@ def test_a_view_that_is_cut_tells_of_its_own_rows_alone() -> None:
     kept = view.keeping({"recipe_2": VIEW.active[0]})
     assert kept.cut == ["recipe_2.a"]
     assert kept.hidden == 5
+
+
+def called(number: int, *, undoes: int | None = None, state: CallState = "done") -> CallEntry:
+    """Return a call that needed a person, or the undo of one."""
+    asked: dict[str, Any] = {"tool": "db_delete", "arguments": {"call": undoes}}
+    if undoes is None:
+        asked |= {"plan": Plan(tool="db_delete").model_dump(mode="json"), "token": "x"}
+    names = (field.name for field in fields(CallEntry))
+    own = {"number": number, "turn": number, "state": state, "actor": "model", "undoes": undoes}
+    return CallEntry(**{**dict.fromkeys(names), **asked, **own})
+
+
+@pytest.mark.parametrize(
+    ("undos", "is_undone"),
+    [
+        ([], False),
+        ([called(2, undoes=1)], True),
+        ([called(2, undoes=1, state="refused")], False),
+        ([called(2, undoes=1), called(3, undoes=2)], False),
+        ([called(2, undoes=1), called(3, undoes=2), called(4, undoes=3)], True),
+    ],
+)
+def test_an_undo_that_was_undone_does_not_count(undos: list[CallEntry], is_undone: bool) -> None:
+    """Nor one that was not done."""
+    assert [each.undone for each in calls_of([called(1), *undos], since=0)] == [is_undone]
