@@ -9,17 +9,20 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import runpy
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from importlib import import_module
 from multiprocessing.connection import Connection
 from threading import Barrier
 from typing import Any, NamedTuple
 
-# the server imports what the first test asks for, hence one list for all tests
+# the server imports what the first test asks for, hence one list for all tests; no models, because
+# those of two tests may have one name
 PRELOADED = (
-    *("examples.agent", "examples.kitchen.turns", "pytest", "tests.models"),
-    *("tests.positions.models", "tests.tools.models", "tests.tools.shop.processes"),
+    *("alfred_refs.context", "alfred_refs.positions", "alfred_refs.tools"),
+    *("psycopg", "pytest", "rich.console", "sqlalchemy.dialects.postgresql.psycopg"),
+    "tests.postgres.provider",
 )
 
 PATIENCE = 120
@@ -71,11 +74,21 @@ def forked(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def printed(module: str, arguments: list[str], database_url: str) -> str:
-    """Run `main` of a module on a database, and return what it prints."""
+    """Run a module on a database in a process, as `python -m` does, and return its output."""
+    return str(forked(_printed, module, arguments, database_url))
+
+
+def _printed(module: str, arguments: list[str], database_url: str) -> str:
     os.environ["DATABASE_URL"] = database_url
-    with redirect_stdout(io.StringIO()) as output:
-        import_module(module).main(arguments)
-    return output.getvalue()
+    sys.argv = [module, *arguments]
+    written = io.BytesIO()
+    with redirect_stdout(io.TextIOWrapper(written, "utf-8", write_through=True)):
+        try:
+            runpy.run_module(module, run_name="__main__")
+        except SystemExit as end:
+            if end.code:
+                raise
+        return written.getvalue().decode()
 
 
 def _alone(_: Barrier, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from examples import agent
 from examples.agent import SAID
 from examples.kitchen.show import WIDTH
-from tests.forks import forked, printed
+from tests.forks import printed
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def test_the_agent_ends_well(
         assert program[:3] == [sys.executable, "-m", agent.__name__]
         if FIRST in program:
             return subprocess.run(program, **options)  # noqa: PLW1510  # it is among the options
-        output = forked(printed, agent.__name__, program[3:], database_url)
+        output = printed(agent.__name__, program[3:], database_url)
         return subprocess.CompletedProcess(program, 0, output)
 
     monkeypatch.setenv("DATABASE_URL", database_url)

@@ -26,9 +26,9 @@ from examples.kitchen.models import Base, MealPlan, Preferences, Recipe, User
 from examples.kitchen.person import NAMES
 from examples.kitchen.show import WIDTH, show_turn
 from examples.kitchen.transcript import Exchange, Turn
-from examples.kitchen.turns import SCRIPT, TUESDAY, WEDNESDAY, take_turn
+from examples.kitchen.turns import SCRIPT, TUESDAY, WEDNESDAY
 from tests.fix_postgres import database_like
-from tests.forks import forked
+from tests.forks import printed
 from tests.readme import README
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,8 @@ def taken(administration: Engine, extensions: None) -> Iterator[Taken]:  # noqa:
     turns: list[Turn] = []
 
     def kept(url: str, number: int) -> Turn:
-        turns.append(forked(_turn_of_a_fork, url, number))
+        reported = printed("examples.kitchen.turns", [str(number)], url)
+        turns.append(Turn.model_validate_json(reported))
         return turns[-1]
 
     with database_like(administration) as url, pytest.MonkeyPatch.context() as patched:
@@ -64,10 +65,6 @@ def taken(administration: Engine, extensions: None) -> Iterator[Taken]:  # noqa:
         code = demo.run(url, console, full=True)
         yield Taken(engine, turns, _printed(console), code)
         engine.dispose()
-
-
-def _turn_of_a_fork(url: str, number: int) -> Turn:
-    return take_turn(create_engine(url), number)
 
 
 def _console(width: int = WIDTH) -> Console:
