@@ -279,6 +279,7 @@ def test_reading_a_draft_sends_no_statement(
         [{"or": [named, {"and": [by_id(SECOND), dal]}]}],
         [{"not": {"or": [{"not": named}, naan]}}],
         [by_id(FIRST, SECOND), {"not": naan}],
+        [{"not": {"field": "id", "op": "!=", "value": FIRST}}],
     ):
         assert shown(call("db_read", table="dishes", filters=filters)) == [FIRST]
     either = call(
@@ -287,7 +288,7 @@ def test_reading_a_draft_sends_no_statement(
     assert shown(either) == [FIRST, SECOND]
     assert either["notes"] == ["drafts come first, by their numbers: 'order_by' is for rows"]
     assert [each for each in sent if "dishes" in each] == []
-    assert store.trips == ["read_drafts"] * 6
+    assert store.trips == ["read_drafts"] * 7
     conversation.draft(Dish, {"parent_id": FIRST})
     store.trips.clear()
     call("db_read", table="dishes", filters=[by_id(FIRST, "gen_dish_3")])

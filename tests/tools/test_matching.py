@@ -155,6 +155,12 @@ def test_what_cannot_be_decided_of_a_draft_is_refused(
         is_met(filter_, cuisine_id="cuisine_1", spice="hot", parent=5, parts=parts)
 
 
+def test_rows_that_a_draft_names_are_no_part_of_it(is_met: Met) -> None:
+    """Beside new rows too: the database is not asked for them."""
+    with pytest.raises(ToolError, match="'parts', which is not all part of the draft"):
+        is_met(asked("parts.note", "=", "rice"), parts=[{"note": "rice"}, "part_1"])
+
+
 def test_a_mistake_is_told_though_another_filter_decides(is_met: Met) -> None:
     """As the database does, which looks at all of them."""
     with pytest.raises(ToolError, match="no column 'nothing'"):
@@ -185,6 +191,29 @@ def test_texts_and_numbers_are_compared_as_in_the_table(
         transaction.rollback()
 
     assert is_met(filter_, **content) is bool(rows)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "value"),
+    [
+        (asked("servings", ">", 1), 2),
+        (asked("price", "<", "3"), "2.50"),
+        (asked("is_vegan", "=", True), True),
+        (asked("cooked_on", ">", "2026-01-01"), "2026-05-01"),
+        (asked("seen_at", ">", "2026-01-01T00:00:00Z"), "2026-05-01T00:00:00Z"),
+        (asked("tags", "contains", ["x"]), ["x"]),
+        (asked("extra", "contains", {"a": 1}), {"a": 1}),
+        (asked("alike", "contains", ["dish_1"]), ["dish_1"]),
+    ],
+)
+def test_values_have_their_types_after_a_draft_without_any(
+    session: RefSession, filter_: Filter, value: Any
+) -> None:
+    """The first row of a list says the types, also where it has null."""
+    table = TABLES.by_name("dishes")
+    contents: list[dict[str, Any]] = [{}, {filter_["field"]: value}, {}]
+    records = [DraftRecord(table, each, f"gen_dish_{n}") for n, each in enumerate(contents)]
+    assert matching_records(session, records, bound(filter_)) == [records[1]]
 
 
 def test_refs_alone_need_no_statement(session: RefSession) -> None:
