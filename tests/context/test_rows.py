@@ -680,3 +680,18 @@ def test_calls_that_wait_name_their_rows(
     ):
         told = lines(Context(chat, toolset=toolset, sessions=sessions), audience)
         assert told == [f'- call 1, db_delete: "Delete 1 dish."{rows}: waits']
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize("columns", [["id"], ["id", "name"]])
+def test_a_row_that_cannot_be_read_has_its_name_if_it_was_shown(
+    conversation: Conversation, sessions: Sessions, call: Call, columns: list[str]
+) -> None:
+    """The registry may know it from the application's own reads."""
+    call("db_read", table="dishes", filters=named("Curry"), columns=columns)
+    with sessions(conversation=conversation) as session:
+        assert session.get_one(Dish, "dish_1").name == "Curry"
+    refusing = Toolset(MODELS, hooks={Dish: [Refusing()]})
+    name = ' "Curry"' if "name" in columns else ""
+    shown = lines(Context(conversation, toolset=refusing, sessions=sessions))
+    assert shown == [f"- dish_1{name} (not visible)"]
