@@ -24,9 +24,11 @@ from benchmarks import (
     keeping,
     layouts,
     measure,
+    minting,
     opening,
     others,
     plot,
+    population,
     querying,
     reading,
     report,
@@ -34,7 +36,13 @@ from benchmarks import (
 )
 from benchmarks.growth import results
 from benchmarks.measure import Figure
-from benchmarks.population import IN_SMALL, LARGEST, SMALL, Populated
+from benchmarks.population import (
+    IN_SMALL,
+    LARGEST,
+    SMALL,
+    Populated,
+    new_database as population_database,
+)
 from benchmarks.setting import SERVER
 from benchmarks.table import Row
 
@@ -64,10 +72,18 @@ def hasty(
     monkeypatch.setattr(keeping, "_CACHED", (10, 20))
     monkeypatch.setattr(telling, "_LINES", 100)
     monkeypatch.setattr(querying, "_TIMES", 2)
+    own, made = make_url(database_url).database, list[str]()
+
+    def new_database(engine: Engine, name: str) -> Engine:
+        made.append(f"{own}_{name}")
+        return population_database(engine, made[-1])
+
+    for each in (alternatives, minting, population):
+        monkeypatch.setattr(each, "new_database", new_database)
     yield
     with administration.connect() as connection:
-        for name in ("empty", "named", "populated"):
-            connection.exec_driver_sql(f"drop database if exists {name} with (force)")
+        for name in made:
+            connection.exec_driver_sql(f"drop database {name} with (force)")
 
 
 def cells_of(written: Path) -> list[list[str]]:
