@@ -92,6 +92,7 @@ _HOW_TO_DRAFT = (
 )
 _HOW_TO_NEST = (
     " 'inside': new rows may be given inside of the row, under this name; they need no ref of it."
+    " Refs of existing rows may stand there too."
 )
 
 

@@ -52,6 +52,7 @@ FEATURES: Mapping[str, tuple[str, str]] = {
     "update": (r"\bdb_update\b", "W"),
     "delete": (r"\bdb_delete\b", "W"),
     "lists": (r"\bdb_edit_list\b|  lists: ", "RWT"),
+    "approval": (r"may wait for a person", "W"),
     "changes": (r"Make the changes|`write` step", "WT"),
     "sql": (r"\bdb_query\b|\bSELECT\b", "RW"),
     "search": (r"_semantic|\bsimilar\b", "RW"),
@@ -62,7 +63,7 @@ FEATURES: Mapping[str, tuple[str, str]] = {
     "writing tool": (r"\bserve\b", "W"),
 }
 
-EVERYTHING = {"hooks": {Dish: [Meaning()]}, "sql": True}
+EVERYTHING = {"hooks": {Dish: [Meaning()]}, "sql": True, "consent": {Cuisine: ["delete"]}}
 WRITING = {"update", "delete", "expect", "number of rows", "label of a ref", "labels needed"}
 QUICK = {"goal": "x", "read_only": True, "in_database": True}
 NO_NEW = {"new drafts", "tables of drafts", "label in a draft"}
@@ -83,7 +84,11 @@ OPTIONS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "labels optional": ({"expect": "optional"}, {"labels needed", *OF_REFS}),
     "no sql": ({"sql": False}, {"sql"}),
     "no hooks": ({"hooks": {}}, {"search"}),
-    "read only": ({"read_only": MODELS, "own": "read"}, {"changes", "writing tool", *READ_ONLY}),
+    "no approval": ({"consent": None}, {"approval"}),
+    "read only": (
+        {"read_only": MODELS, "own": "read"},
+        {"approval", "changes", "writing tool", *READ_ONLY},
+    ),
     "read only but for a tool": ({"read_only": MODELS}, READ_ONLY),
     "only new rows": (
         {"verbs": only(["create"])},

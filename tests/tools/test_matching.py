@@ -105,6 +105,7 @@ def test_values_are_compared_as_their_columns_have_them(is_met: Met) -> None:
     assert is_met(moment, seen_at="2026-05-01T10:00:00Z")
     assert is_met(asked("price", "=", 2.5), price="2.50")
     assert is_met(asked("cuisine_id", "is_null"), cuisine_id="")
+    assert is_met(asked("photo", "is_not_null"), photo={"of": "an earlier class"})
 
 
 def test_a_draft_has_its_ref_where_a_row_has_its_own(is_met: Met) -> None:
