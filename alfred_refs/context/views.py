@@ -493,8 +493,9 @@ Count = Callable[[str], int]
 """Returns the length of a text, in tokens or characters: the unit of budgets."""
 
 NOTE = (
-    "These values are current, without nulls, and shortened if they are long. Others may change a"
-    " row meanwhile: read it again before a change that depends on its values."
+    "These values are current, and shortened if they are long. Rows inside of others are without"
+    " nulls. Others may change a row meanwhile: read it again before a change that depends on its"
+    " values."
 )
 NOT_READ = "Only the names of rows are shown here; read a row for its values."
 NOTHING = "Nothing yet."
@@ -721,13 +722,16 @@ def _describe_status(status: str) -> str:
 
 
 def _data(view: EntityView, entries: Mapping[str, EntityView]) -> Iterator[str]:
-    """Yield the line of a row's own values, and one for each row of its lists."""
+    """Yield the line of a row's own values, its nulls, and one for each row of its lists."""
     lists = _lists_of(view)
     label = {name for name, value in (view.data or {}).items() if value == view.label}
     # of several fields with this text, one is not the name
     own = _values(view, without=lists.keys() | (label if len(label) == 1 else set()))
     if own:
         yield f"  {quote_json(own)}"
+    nulls = [name for name, value in _own(view).items() if value is None]
+    if nulls:
+        yield f"  null: {', '.join(nulls)}"
     for name, rows in lists.items():
         yield f"  {name}:"
         yield from (f"  - {_inside(row, view.ref, entries)}" for row in rows)
@@ -756,7 +760,7 @@ def _inside(row: RowView, parent: str, entries: Mapping[str, EntityView]) -> str
 
 
 def _values(row: RowView, without: AbstractSet[str] = frozenset()) -> dict[str, Any]:
-    """Return the values of a row without nulls and without its ref, which is shown first."""
+    """Return the values of a row without nulls and without its ref, which are shown apart."""
     nested = {name: _nested_values(each) for name, each in row.related.items()}
     values = {**_own(row), **nested}
     return {

@@ -64,6 +64,7 @@ def test_what_was_read_is_told_with_its_children(context: Context, korma: str) -
     """Each in a line of its own, with its ref."""
     assert lines(context) == [
         f'- {korma} "Korma" (read in turn 1)',
+        "  null: servings",
         "  parts:",
         '  - part_1 {"position": 1, "note": "rice"}',
         '  - part_2 {"position": 2, "note": "sauce"}',

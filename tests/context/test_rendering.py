@@ -67,8 +67,8 @@ VIEW = ContextView(
 )
 
 ACT = """\
-These values are current, without nulls, and shortened if they are long. Others may change a row \
-meanwhile: read it again before a change that depends on its values.
+These values are current, and shortened if they are long. Rows inside of others are without \
+nulls. Others may change a row meanwhile: read it again before a change that depends on its values.
 
 Older, kept as names; read them for data:
 - recipe_1 "Bread" (read in turn 2), kept because "their favourite"
@@ -76,6 +76,7 @@ Older, kept as names; read them for data:
 - recipe_2 "Soup" (deleted by the user in turn 2)
 - recipe_10 "Curry" (read in turn 2)
   {"minutes": 30}
+  null: note
   parts:
   - part_1 {"name": "rice"}
   - part_2

@@ -270,8 +270,8 @@ def test_rows_of_subclasses_are_read_from_the_table_that_has_them(
         with sessions(conversation=conversation, by="model") as session:
             toolset.call(session, "db_read", {"table": table, "columns": columns})
     context = Context(conversation, toolset=toolset, sessions=sessions)
-    first = ["- person_1 (read in turn 0)", '  {"stars": 3}']
-    assert lines(context) == [*first, "- person_2 (read in turn 0)"]
+    first = ["- person_1 (read in turn 0)", '  {"stars": 3}', "  null: mentor_id"]
+    assert lines(context) == [*first, "- person_2 (read in turn 0)", "  null: mentor_id"]
     with Session(tables) as plain:
         plain.execute(delete(Person).where(Person.kind == "person"))
         plain.commit()
@@ -637,7 +637,7 @@ def test_what_makes_no_sessions_is_refused(
 def test_a_value_like_the_name_is_not_left_out(
     context: Context, call: Call, tables: Engine
 ) -> None:
-    """A value that is left out is null."""
+    """Nulls are named apart: a field that is not there was not read."""
     with Session(tables) as plain:
         plain.add(Dish(name="Thai", code="Thai"))
         plain.add(Dish(name="Dal", cuisine=Cuisine(name="Dal")))
@@ -646,8 +646,10 @@ def test_a_value_like_the_name_is_not_left_out(
     assert lines(context) == [
         '- dish_1 "Dal" (read in turn 0)',
         '  {"name": "Dal", "cuisine_id": "cuisine_1", "_cuisine_id_label": "Dal"}',
+        "  null: code",
         '- dish_2 "Thai" (read in turn 0)',
         '  {"name": "Thai", "code": "Thai"}',
+        "  null: cuisine_id",
     ]
 
 
