@@ -290,7 +290,7 @@ def test_a_parameter_has_one_meaning(session: RefSession, ref: str) -> None:
         or_(Box.id == name, Box.label == name),
         or_(MealPlan.id == name, MealPlan.recipe_id == name),
     ):
-        with pytest.raises(UntranslatableError, match="parameter 'p' stands for a key and for"):
+        with pytest.raises(UntranslatableError, match="parameter 'p' is used for a key and for"):
             session.execute(select(Box.label).where(criteria), {"p": ref})
     optional = or_(cast(name, String).is_(None), Box.id == name)
     assert session.scalars(select(Box.label).where(optional), {"p": ref}).all() == ["outer"]
@@ -494,7 +494,7 @@ def test_a_parameter_that_is_also_changed_and_compared_with_data_is_refused(
     """Its key would be changed and compared with the data."""
     value = literal(ref)
     with pytest.raises(
-        UntranslatableError, match="a parameter stands for a key and for something"
+        UntranslatableError, match="a parameter is used for a key and for something"
     ):
         session.scalars(select(Box).where(Box.id == value, func.lower(value) != Box.label)).all()
 
