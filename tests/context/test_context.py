@@ -293,6 +293,7 @@ def test_a_mention_of_no_row_is_refused(context: Context, session: RefSession, k
     assert key == "" or key not in str(caught.value).replace("mention", "").replace("x ", "")
 
 
+@pytest.mark.usefixtures("one_base")
 @pytest.mark.parametrize("key", ["0", str(2**31), str(-(2**63)), str(2**63), str(10**30)])
 def test_a_number_that_no_column_can_hold_is_no_row(
     context: Context, session: RefSession, key: str
