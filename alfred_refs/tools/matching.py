@@ -42,16 +42,18 @@ from sqlalchemy import (
     select,
     values,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.session import RefSession
 from alfred_refs.tools.arguments import NEGATIONS
 from alfred_refs.tools.errors import invalid_filter, invalid_value
-from alfred_refs.tools.filters import BoundFilters, Clause, Condition, combine, compare
+from alfred_refs.tools.filters import NULLS, BoundFilters, Clause, Condition, combine, compare
 from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value
 
 _MAX_VALUES = 20_000  # one statement has up to 65,535 parameters
+_REFUSED_VALUES = ("22", "0A")  # classes of SQLSTATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +162,19 @@ def matching_records(
 
     conditions = combine(replace(bound, filters=tuple(others)), condition)
     matching = select(level.rows.c.place).where(*conditions)
-    with sqla.unconfined_lookup(session):  # reads no rows
-        connection = session.connection(bind_arguments={"mapper": model})
-        places = {*connection.execute(matching).scalars()}
+    try:
+        with sqla.unconfined_lookup(session):  # reads no rows
+            connection = session.connection(bind_arguments={"mapper": model})
+            places = {*connection.execute(matching).scalars()}
+    except DBAPIError as error:
+        if str(sqla.driver_error_fields(error)["sqlstate"])[:2] not in _REFUSED_VALUES:
+            raise
+        # some types are checked by the database alone, when the draft is saved
+        raise invalid_filter(
+            clauses[0].field,
+            "compares drafts, and one of them has a value that its column cannot have",
+            "name fewer drafts, or change the draft",
+        ) from None
     return [each for place, each in enumerate(records, start=1) if place in places]
 
 
@@ -210,17 +222,24 @@ class _Lists:
         Raises:
             ToolError: a record has no such value, or there are too many.
         """
-        columns = {_name_of(clause): clause.column for clause, path in paths if not path}
+        columns: dict[str, ToolColumn | None] = {}
+        with_values = set[str]()
         beyond: dict[str, list[_Path]] = {}
         for clause, path in paths:
+            name = _name_of(clause)
             if path:
                 beyond.setdefault(path[0], []).append((clause, path[1:]))
+                continue
+            columns[name] = clause.column
+            if clause.op not in NULLS or _is_document(clause.column):  # null is null in any type
+                with_values.add(name)
         self._spend(len(records) * (2 + len(columns)), paths[0][0])
         rows = [
-            [place, around, *(_value(record, column) for column in columns.values())]
+            [place, around, *(_value(record, columns[n], n in with_values) for n in columns)]
             for place, (around, record) in enumerate(records, start=1)
         ]
-        types = [Integer(), Integer(), *(_type_of(table, each) for each in columns.values())]
+        types: list[TypeEngine[Any]] = [Integer(), Integer()]
+        types += [_type_of(table, columns[n] if n in with_values else None) for n in columns]
         names = ["place", "around", *(f"value_{n}" for n in range(len(columns)))]
         if self._is_postgresql:
             rows[0] = [cast(literal(v, t), t) for v, t in zip(rows[0], types, strict=True)]
@@ -264,18 +283,20 @@ def _name_of(clause: Clause) -> str:
     return ROW_REF if clause.column is None else clause.column.name
 
 
-def _value(record: DraftRecord, column: ToolColumn | None) -> Any:
-    if column is None:
-        return record.ref
-    value = record.value(column)
-    if column.values.family == "opaque":  # only compared with null
-        return None if value is None else ""
-    return value
+def _is_document(column: ToolColumn | None) -> bool:
+    """Return whether a column holds JSON, which has a null of its own."""
+    return column is not None and column.values.family == "json"
+
+
+def _value(record: DraftRecord, column: ToolColumn | None, is_needed: bool) -> Any:
+    """Return a value of a draft; any text for one that is only tested for null."""
+    value = record.ref if column is None else record.value(column)
+    return value if is_needed or value is None else ""
 
 
 def _type_of(table: ToolTable, column: ToolColumn | None) -> TypeEngine[Any]:
     """Return the type of a column in a list of drafts, where refs are text."""
-    if column is None or column.values.family == "opaque":
+    if column is None:
         return Text()
     if column.entity is not None:
         return ARRAY(Text()) if column.key is not None and column.key.array else Text()

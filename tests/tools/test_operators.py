@@ -312,5 +312,12 @@ def test_drafts_and_rows_are_put_in_order_or_refused(
     decided = set[str]()
     for each in sample(name, decided, column.values.operators):
         answer = toolset.call(session, "db_read", {**asked, "filters": [named, each]})
+        if "its column cannot have" in str(answer):  # so says the database; others have values
+            of_one = [{**named, "op": "=", "value": ref} for ref in refs]
+            answers = (
+                toolset.call(session, "db_read", {**asked, "filters": [one, each]})
+                for one in of_one
+            )
+            answer = next((one for one in answers if "error" not in one), answer)
         decided |= {each["op"]} if "error" not in answer else set()
     assert decided == {*column.values.operators}
