@@ -588,7 +588,7 @@ _CONSTANT = re.compile(
 
 
 class Lineage:
-    """Derives the shapes of expressions from the columns in them.
+    """Derives the shapes of the expressions of one statement from the columns in them.
 
     Args:
         key_column: returns the key column for a column of a table.
@@ -608,6 +608,7 @@ class Lineage:
         self._key_parameters = key_parameters or {}
         self._parameters = parameters
         self._bare = {} if written is None else {column.name: column for column in written.c}
+        self._known: dict[int, tuple[Any, KeyShape]] = {}  # by id; elements are kept alive
 
     def of_any(self, elements: Sequence[Any]) -> KeyShape:
         """Return the shape of a value that is the result of one of several expressions.
@@ -618,53 +619,58 @@ class Lineage:
         others = [element for element in elements if not is_null(element)]
         return _shape_of_any([self.of(element) for element in others], others)
 
-    def of(self, element: Any) -> KeyShape:  # noqa: C901, PLR0911, PLR0912  # one case a construct
-        """Return the shape of the value of an expression.
+    def of(self, element: Any) -> KeyShape:  # noqa: C901, PLR0912  # one case a construct
+        """Return the shape of the value of an expression; derived once, not once for each use.
 
         Raises:
             UntranslatableError: it shows keys in a way that refs cannot replace.
         """
+        if id(element) in self._known:
+            return self._known[id(element)][1]
+        shape: KeyShape
         match element:
             case _ if (bundle := sqla.bundle_of(element)) is not None:
-                return self._of_bundle(bundle)
+                shape = self._of_bundle(bundle)
             case _ if is_declared_data(element):
-                return None
+                shape = None
             case ColumnClause():
-                return self._of_column(element)
+                shape = self._of_column(element)
             case BindParameter():
-                return self._key_parameters.get(element.key)
+                shape = self._key_parameters.get(element.key)
             case TypeCoerce(type=Boolean()) | FunctionElement(type=Boolean()):
-                return self._of_declared_boolean(element)
+                shape = self._of_declared_boolean(element)
             case BinaryExpression() | UnaryExpression() if is_declared_boolean(element):
-                return self._of_declared_boolean(element)
+                shape = self._of_declared_boolean(element)
             case Cast(type=Boolean()):
-                return None
+                shape = None
             case Cast() | TypeCoerce():
-                return shape_of_cast(self.of(element.clause), element.type)
+                shape = shape_of_cast(self.of(element.clause), element.type)
             case _ if choices := choices_of(element):
                 shape = self.of_any(choices)
                 is_function = isinstance(element, FunctionElement)
-                return with_declared_type(shape, element.type) if is_function else shape
+                shape = with_declared_type(shape, element.type) if is_function else shape
             case FunctionElement():
-                return self._of_function(element)
+                shape = self._of_function(element)
             case ScalarSelect():
-                return self.of(element.element.selected_columns[0])
+                shape = self.of(element.element.selected_columns[0])
             case BinaryExpression(operator=operators.getitem | operators.concat_op):
-                return self._of_operator(element)
+                shape = self._of_operator(element)
             case postgresql.array():
-                return array_shape(self.of_any(list(element.clauses)))
+                shape = array_shape(self.of_any(list(element.clauses)))
             case TableValuedColumn():
-                return self._of_scalar_alias(element.scalar_alias)
+                shape = self._of_scalar_alias(element.scalar_alias)
             case FromClause():
-                return self._of_whole_row(element)
+                shape = self._of_whole_row(element)
             case ColumnElement(type=Boolean()):
-                return None
+                shape = None
             case TextClause():
-                return None if _CONSTANT.fullmatch(element.text) else UNKNOWN
+                shape = None if _CONSTANT.fullmatch(element.text) else UNKNOWN
             case ColumnElement() if sqla.is_opaque(element):
-                return UNKNOWN
+                shape = UNKNOWN
             case _:
-                return self._of_computed(element)
+                shape = self._of_computed(element)
+        self._known[id(element)] = (element, shape)
+        return shape
 
     def _of_column(self, element: ColumnClause[Any]) -> KeyShape:
         """Follow a column through subqueries and aliases to where its values come from."""

@@ -224,16 +224,6 @@ class Flow:
     derived_keys: tuple[KeyColumn, ...] = ()
     derived_parameters: tuple[BindParameter[Any], ...] = ()
 
-    def __add__(self, other: Flow) -> Flow:
-        """Return the flow of a value that comes from either of two expressions."""
-        return Flow(
-            self.keys + other.keys,
-            self.parameters + other.parameters,
-            self.data + other.data,
-            self.derived_keys + other.derived_keys,
-            self.derived_parameters + other.derived_parameters,
-        )
-
     def derived(self) -> Flow:
         """Return the flow of a value that is computed from this one."""
         return Flow(
@@ -257,12 +247,37 @@ class Flow:
 
 
 def merge_flows(flows: Iterable[Flow]) -> Flow:
-    """Return the flow of a value that comes from any of several expressions."""
-    return sum(flows, Flow())
+    """Return the flow of a value that comes from any of several expressions.
+
+    Each source is in it once, however many ways lead to it: their number may double with each
+    level of subqueries. A parameter keeps the casts of all ways, since its value must fit each.
+    """
+    keys: dict[Any, KeySource] = {}
+    parameters: dict[Any, ParameterSource] = {}
+    data: dict[int, ColumnClause[Any] | None] = {}
+    derived_keys: dict[KeyColumn, None] = {}
+    derived_parameters: dict[int, BindParameter[Any]] = {}
+    for flow in flows:
+        keys |= {(key.column, id(key.type), key.depth): key for key in flow.keys}
+        for source in flow.parameters:
+            way = (id(source.parameter), source.depth, id(source.coerced))
+            casts = (*parameters[way].casts, *source.casts) if way in parameters else source.casts
+            distinct = {id(cast): cast for cast in casts}
+            parameters[way] = replace(source, casts=tuple(distinct.values()))
+        data |= {id(column): column for column in flow.data}
+        derived_keys |= dict.fromkeys(flow.derived_keys)
+        derived_parameters |= {id(parameter): parameter for parameter in flow.derived_parameters}
+    return Flow(
+        tuple(keys.values()),
+        tuple(parameters.values()),
+        tuple(data.values()),
+        tuple(derived_keys),
+        tuple(derived_parameters.values()),
+    )
 
 
 class Flows:
-    """The flows of expressions.
+    """The flows of the expressions of one statement.
 
     Args:
         key_column: returns the keys that a column of a table holds, or `None`.
@@ -270,46 +285,52 @@ class Flows:
 
     def __init__(self, key_column: Callable[[Column[Any]], KeyColumn | None]) -> None:
         self._key_column = key_column
+        self._known: dict[int, tuple[Any, Flow]] = {}  # by id; elements are kept alive
 
-    def of(self, element: Any) -> Flow:  # noqa: C901, PLR0911, PLR0912  # one case a construct
-        """Return the flow of one expression."""
+    def of(self, element: Any) -> Flow:  # noqa: C901, PLR0912  # one case a construct
+        """Return the flow of one expression; it is derived once, not once for each use."""
+        if id(element) in self._known:
+            return self._known[id(element)][1]
+        flow: Flow
         match element:
             case BindParameter():
-                return Flow(parameters=(ParameterSource(element),))
+                flow = Flow(parameters=(ParameterSource(element),))
             case _ if is_declared_data(element):
-                return Flow(data=(None,))
+                flow = Flow(data=(None,))
             case ColumnClause():
-                return self._of_column(element)
+                flow = self._of_column(element)
             case _ if choices := choices_of(element):
-                return merge_flows(map(self.of, choices))
+                flow = merge_flows(map(self.of, choices))
             case CollectionAggregate():
-                return self._of_any_or_all(element.element)
+                flow = self._of_any_or_all(element.element)
             case ScalarSelect() | SelectBase() | ScalarValues():
-                return merge_flows(
+                flow = merge_flows(
                     map(merge_flows, ([self.of(e) for e in s] for s in positions(element)))
                 )
             case TypeCoerce():
-                return self._of_type_coerce(element)
+                flow = self._of_type_coerce(element)
             case Cast():
-                return self._of_cast(element)
+                flow = self._of_cast(element)
             case FunctionElement():
-                return self._of_function(element)
+                flow = self._of_function(element)
             case array():
-                return merge_flows(map(self.of, element.clauses)).unnested(-1)
+                flow = merge_flows(map(self.of, element.clauses)).unnested(-1)
             case BinaryExpression(operator=operators.getitem) if has_array_type(element.left):
-                return self.of(element.left).unnested(0 if has_array_type(element) else 1)
+                flow = self.of(element.left).unnested(0 if has_array_type(element) else 1)
             case BinaryExpression(operator=operators.concat_op) if has_array_type(element):
-                return self.of(element.left) + self.of(element.right)
+                flow = merge_flows(map(self.of, (element.left, element.right)))
             case TableValuedColumn():
-                return self._of_set_returning(element.scalar_alias)
+                flow = self._of_set_returning(element.scalar_alias)
             case _ if sqla.is_opaque(element):
-                return merge_flows(map(self.of, sqla.opaque_parts(element))).derived()
+                flow = merge_flows(map(self.of, sqla.opaque_parts(element))).derived()
             case None | Null() | ColumnElement(type=Boolean()):
-                return Flow()  # a condition; `read` relates its operands
+                flow = Flow()  # a condition; `read` relates its operands
             case ClauseElement():
-                return merge_flows(map(self.of, element.get_children())).derived()
+                flow = merge_flows(map(self.of, element.get_children())).derived()
             case _:
-                return Flow()
+                flow = Flow()
+        self._known[id(element)] = (element, flow)
+        return flow
 
     def _of_any_or_all(self, operand: Any) -> Flow:
         """Return the flow of the items of an array, or of the rows of a subquery."""

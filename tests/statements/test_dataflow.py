@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import (
     BindParameter,
+    Boolean,
     Integer,
     String,
     Uuid,
@@ -24,6 +26,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by, array
 
 from alfred_refs import RefPolicy
 from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.lineage import Lineage
 from alfred_refs.statements.dataflow import (
     Flows,
     KeySource,
@@ -164,3 +167,105 @@ def test_rows_are_read_position_by_position() -> None:
     assert [[e.value for e in at] for at in positions(both)] == [[1, 2], [2, 1]]
     assert positions(one) == [[one]]
     assert isinstance(positions(x)[0][0], BindParameter)
+
+
+class CountingFlows(Flows):
+    """Counts the uses of expressions."""
+
+    calls = 0
+
+    def of(self, element: Any) -> Any:
+        """Count, then return the flow."""
+        self.calls += 1
+        return super().of(element)
+
+
+class CountingLineage(Lineage):
+    """Counts the uses of expressions."""
+
+    calls = 0
+
+    def of(self, element: Any) -> Any:
+        """Count, then return the shape."""
+        self.calls += 1
+        return super().of(element)
+
+
+def _subquery(column: Any) -> Any:
+    return select(func.coalesce(column, column).label("i")).subquery().c.i
+
+
+def _cte(column: Any) -> Any:
+    return select(case((column.is_(None), column), else_=column).label("i")).cte().c.i
+
+
+def _union(column: Any) -> Any:
+    return union_all(*(select(column.label("i")) for _ in range(2))).subquery().c.i
+
+
+def _lateral(column: Any) -> Any:
+    return select(func.greatest(column, column, column).label("i")).lateral().c.i
+
+
+def _scalar(column: Any) -> Any:
+    return func.coalesce(*(select(column).scalar_subquery() for _ in range(2)))
+
+
+def _recursive(column: Any) -> Any:
+    start = select(func.coalesce(column, column).label("i")).cte(recursive=True)
+    return start.union_all(select(func.least(start.c.i, start.c.i))).c.i
+
+
+def _array(column: Any) -> Any:
+    return select(array([column, column])[1].label("i")).subquery().c.i
+
+
+def _concatenation(column: Any) -> Any:
+    return select(column.concat(column).label("i")).subquery().c.i
+
+
+def _function(column: Any) -> Any:
+    return select(func.concat_ws(column, column, column).label("i")).subquery().c.i
+
+
+def _condition(column: Any) -> Any:
+    return select(func.coalesce(column.is_(column), type_=Boolean()).label("i")).subquery().c.i
+
+
+def nested(level: Callable[[Any], Any], column: Any, levels: int) -> Any:
+    """Return a column behind levels of subqueries, each of which uses the one below twice."""
+    for _ in range(levels):
+        column = level(column)
+    return column
+
+
+@pytest.mark.parametrize("make", [CountingFlows, CountingLineage])
+@pytest.mark.parametrize(
+    ("level", "column"),
+    [
+        (level, column)
+        for level in (_subquery, _cte, _union, _lateral, _scalar, _recursive, _array)
+        for column in (Recipe.id, Recipe.name, literal("a"))
+    ]
+    + [(level, Recipe.name) for level in (_concatenation, _function, _condition)],
+)
+def test_a_column_that_each_level_uses_twice_is_derived_once(
+    make: Any, level: Callable[[Any], Any], column: Any
+) -> None:
+    """Each level adds the same number of steps, and the flow does not grow."""
+    found, calls = {}, {}
+    for levels in (2, 4, 6):
+        counting = make(Entities(RefPolicy()).of_column)
+        found[levels] = counting.of(nested(level, column, levels))
+        calls[levels] = counting.calls
+    assert calls[6] - calls[4] == calls[4] - calls[2]
+    assert found[2] == found[4] == found[6]
+
+
+def test_a_parameter_has_the_casts_of_all_ways_that_lead_to_it() -> None:
+    """Its one value must fit each of them."""
+    short, long = String(5), String(50)
+    [source] = flows.of(func.coalesce(cast(x, short), x, cast(cast(x, long), short))).parameters
+    assert source.casts == (short, long)
+    [key] = flows.of(case((Recipe.name == "n", Recipe.id), else_=Recipe.id)).keys
+    assert key.column.name == "recipes.id"
