@@ -397,6 +397,13 @@ def test_saving_costs_little(
     assert store.trips == ["read_drafts", "refer"]
 
 
+def test_a_draft_that_was_read_is_still_none_of_another_table(call: Call, soup: str) -> None:
+    """Though the call has read it for its own table already."""
+    also = [{"table": "parts", "from_draft": soup, "expect": "Soup"}]
+    given = {"table": "dishes", "from_draft": soup, "expect": "Soup", "also": also}
+    assert call("db_create", **given)["error"]["code"] == "wrong_entity"
+
+
 def test_a_saved_draft_whose_row_was_deleted_is_not_saved_again(call: Call, soup: str) -> None:
     """The error speaks of the draft that the call names, and says how to go on."""
     [row] = call("db_create", table="dishes", from_draft=soup)["rows"]

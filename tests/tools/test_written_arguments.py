@@ -425,3 +425,12 @@ def test_items_of_documents_are_taken_as_text(desk: Desk) -> None:
     edits = [{"action": "modify", "path": [1], "data": '{"a": 1}'}]
     desk.call("db_edit_list", {**asked, "edits": edits})
     assert _stored(desk)[0] == {"a": 1}
+
+
+def test_a_mark_that_json_text_escapes_stands_for_its_key(
+    desk: Desk, dishes: dict[str, uuid.UUID]
+) -> None:
+    """As some clients escape what they send in a text."""
+    escaped = r'{"same as": "\u003cdish_1\u003e"}'
+    desk.call("db_create", {"table": "dishes", "data": {"name": "Raita", "extra": escaped}})
+    assert _stored(desk, "Raita")["same as"] in map(str, dishes.values())
