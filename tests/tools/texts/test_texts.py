@@ -579,7 +579,10 @@ def test_a_ref_without_brackets_in_a_document_is_text_and_is_noted(
             "<key_1>",
             "'key_1' is a key in a text whose row is not known, and no ref; read the note",
         ),
-        ("<note_1>", "refs are given without angle brackets, and 'note_1' has them; leave them"),
+        (
+            "<note_1>",
+            "refs are given without angle brackets, and 'note_1' has them; did you mean 'note_1'",
+        ),
     ],
 )
 def test_a_mark_is_no_ref(notes: Engine, chat: RefSession, given: str, fact: str) -> None:
