@@ -69,14 +69,14 @@ _NOTED = f"""
     SELECT
         counters.kind, mappings.number, noted.action, noted.fields, {WORKING_TURN} AS turn
     FROM json_to_recordset(CAST(:p_noted AS json))
-        AS noted (entity text, key text, action text, fields json)
+        AS noted (entity text, key bytea, action text, fields json)
     JOIN alfred_refs_counter AS counters
         ON counters.conversation = :p_conversation AND counters.entity = noted.entity
     CROSS JOIN LATERAL (
         SELECT number FROM alfred_refs_mapping
         WHERE conversation = :p_conversation
             AND kind = counters.kind
-            AND key = decode(noted.key, 'hex')
+            AND key = noted.key
         LIMIT 1
     ) AS mappings
     WHERE {OF_TABLE} AND {MINE}
@@ -176,7 +176,7 @@ class PostgresActivity(PostgresRefs):
                 [
                     {
                         "entity": each.key[0],
-                        "key": encode(each.key[1]).hex(),
+                        "key": rf"\x{encode(each.key[1]).hex()}",
                         "action": each.action,
                         "fields": None if each.fields is None else [*each.fields],
                     }
