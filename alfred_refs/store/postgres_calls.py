@@ -483,15 +483,17 @@ class PostgresCalls(PostgresRefs):
 
     # For operators
 
+    # A subquery in FROM may be scanned again for each row, and would choose others each time.
     _EXPIRE_CALLS = typed_text("""
-        UPDATE alfred_refs_call AS calls SET state = 'expired', decided_at = calls.expires_at
-        FROM (
+        WITH chosen AS (
             SELECT conversation, number FROM alfred_refs_call
             WHERE state = 'waiting' AND expires_at <= now()
             ORDER BY asked_at
             LIMIT :p_limit
             FOR UPDATE SKIP LOCKED
-        ) AS chosen
+        )
+        UPDATE alfred_refs_call AS calls SET state = 'expired', decided_at = calls.expires_at
+        FROM chosen
         WHERE calls.conversation = chosen.conversation AND calls.number = chosen.number
         RETURNING 1
     """)
