@@ -126,6 +126,11 @@ class Clause:
         column = self.column
         return self.table.entity if column is None or column.entity is None else column.entity
 
+    @property
+    def values(self) -> Sequence[Any]:
+        """Its value as a list."""
+        return self.value if isinstance(self.value, list) else [self.value]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -183,8 +188,7 @@ class BoundFilters:
 
 def _names_rows(bound: Bound, *, negated: bool) -> bool:
     if isinstance(bound, Clause):
-        values = bound.value if isinstance(bound.value, list) else [bound.value]
-        return bool(bound.refs) and not bound.negated and not {*values} - {*bound.refs}
+        return bool(bound.refs) and not bound.negated and not {*bound.values} - {*bound.refs}
     if bound.by == "not":
         return _names_rows(bound.parts[0], negated=not negated)
     named = (_names_rows(each, negated=negated) for each in bound.parts)
@@ -197,6 +201,7 @@ def bind_filters(
     *,
     has_search: bool = True,
     can_contain: Callable[[], bool] = lambda: True,
+    is_limited: bool = True,
 ) -> BoundFilters:
     """Bind the filters of a call to a table.
 
@@ -207,6 +212,7 @@ def bind_filters(
         has_search: whether a hook of the table implements semantic search; otherwise its operator
             and field are unknown.
         can_contain: returns whether the database supports `contains`; only PostgreSQL does.
+        is_limited: whether there may be too many conditions; false for those of the program.
 
     Raises:
         ToolError: a condition cannot be evaluated, or there are too many.
@@ -217,7 +223,7 @@ def bind_filters(
     if isinstance(arguments, DbRead):
         filters = [each for each in filters if not is_semantic(each)]
         or_filters = arguments.or_filters
-    binder = _Binder(table, has_search, can_contain)
+    binder = _Binder(table, has_search, can_contain, is_limited)
     all_of, any_of = (tuple(map(binder.bind, each)) for each in (filters, or_filters))
     return BoundFilters(table, all_of, any_of, tuple(binder.clauses))
 
@@ -225,7 +231,7 @@ def bind_filters(
 def filter_by_refs(table: ToolTable, refs: Iterable[str]) -> BoundFilters:
     """Return a filter that selects rows of a table by their refs."""
     only = FilterClause(field=table.ref_field, op="in", value=[*refs])
-    return bind_filters(DbRead(table=table.name, filters=[only]), table)
+    return bind_filters(DbRead(table=table.name, filters=[only]), table, is_limited=False)
 
 
 def is_semantic(given: object) -> bool:
@@ -237,12 +243,17 @@ class _Binder:
     """Binds the filters of one call, and counts them; see `bind_filters`."""
 
     def __init__(
-        self, table: ToolTable, has_search: bool, can_contain: Callable[[], bool]
+        self,
+        table: ToolTable,
+        has_search: bool,
+        can_contain: Callable[[], bool],
+        is_limited: bool,
     ) -> None:
         self.clauses: list[Clause] = []
         self._table = table
         self._has_search = has_search
         self._can_contain = can_contain
+        self._is_limited = is_limited
         self._conditions = 0
         self._steps = 0
         self._drafts: set[str] = set()
@@ -256,8 +267,10 @@ class _Binder:
             negated: whether the number of `not` around it is odd.
         """
         if isinstance(given, FilterClause):
-            self._count(given)
-            clause = self._clause(given, negated=negated)
+            texts = texts_in(given)
+            if self._is_limited:
+                self._count(given, texts)
+            clause = self._clause(given, texts, negated=negated)
             self.clauses.append(clause)
             return clause
         _GROUPS.check(depth + 1)
@@ -272,7 +285,7 @@ class _Binder:
                 part = self.bind(given.negated, depth + 1, negated=not negated)
                 return Group("not", (part,))
 
-    def _count(self, clause: FilterClause) -> None:
+    def _count(self, clause: FilterClause, texts: Iterable[str]) -> None:
         """Count a condition before it is looked at.
 
         Raises:
@@ -281,13 +294,13 @@ class _Binder:
         steps = clause.field.count(".")
         self._conditions += 1 + _values(clause.value)
         self._steps += steps
-        self._drafts.update(text for text in texts_in(clause) if parse_draft_ref(text))
+        self._drafts.update(filter(parse_draft_ref, texts))
         _CONDITIONS.check(self._conditions)
         _PATH.check(steps + 1)
         _STEPS.check(self._steps)
         _DRAFTS.check(len(self._drafts))
 
-    def _clause(self, clause: FilterClause, *, negated: bool) -> Clause:
+    def _clause(self, clause: FilterClause, texts: Sequence[str], *, negated: bool) -> Clause:
         table = self._table
         *path, name = path_of(clause.field, table)
         for at, step in enumerate(path, start=1):
@@ -311,12 +324,12 @@ class _Binder:
         negated = negated is not (clause.op in NEGATIONS)
         # "" is read as null, so excluding it would match every row that has a value
         is_ref = column is not None and column.key is not None and not column.key.array
-        if negated and is_ref and "" in texts_in(clause):
+        if negated and is_ref and "" in texts:
             raise invalid_filter(
                 clause.field, "says which row it is not by an empty text", "give a ref, or null"
             )
         takes_refs = column is None or column.entity is not None
-        refs = tuple(text for text in texts_in(clause) if text) if takes_refs else ()
+        refs = tuple(filter(None, texts)) if takes_refs else ()
         is_own = not path and name == table.ref_field
         return Clause(
             clause.field, clause.op, tuple(path), table, column, value, refs, is_own, negated
@@ -670,12 +683,10 @@ class Conditions:
             clause = of_rows
         if clause.column is None:
             return self._is_row(clause, entity)
-        attribute, of_keys = getattr(entity, clause.column.name), clause.column.entity is not None
-        is_null = clause.op in NULLS
-        value = (
-            self._keys_of(clause.value, clause.column) if of_keys and not is_null else clause.value
-        )
-        return compare(clause, attribute, value, of_keys=of_keys)
+        value, of_keys = clause.value, clause.column.entity is not None
+        if of_keys and clause.op not in NULLS:
+            value = self._keys_of(value, clause.column)
+        return compare(clause, getattr(entity, clause.column.name), value, of_keys=of_keys)
 
     def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
         """Return the keys of one ref or several, as the column stores them."""
@@ -741,9 +752,8 @@ def _exists_in_shared_table(
 
 def _without_drafts(drafts: Collection[str], clause: Clause) -> Clause | bool:
     """Return a clause on row refs without drafts; a boolean if no row ref is left."""
-    named = clause.value if isinstance(clause.value, list) else [clause.value]
-    rows = [each for each in named if each not in drafts]
-    if len(rows) == len(named):
+    rows = [each for each in clause.values if each not in drafts]
+    if len(rows) == len(clause.values):
         return clause
     return replace(clause, value=rows) if rows else clause.op in NEGATIONS
 

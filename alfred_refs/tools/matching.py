@@ -144,8 +144,7 @@ def matching_records(
     """
     named = [each for each in bound.filters if isinstance(each, Clause) and _names_drafts(each)]
     for clause in named:
-        refs = clause.value if isinstance(clause.value, list) else [clause.value]
-        records = [each for each in records if each.ref in refs]
+        records = [each for each in records if each.ref in clause.values]
     decided = {id(each) for each in named}
     others = [each for each in bound.filters if id(each) not in decided]
     clauses = [each for each in bound.clauses if id(each) not in decided]

@@ -358,7 +358,8 @@ class Reader:
         """
         table = self._setting.tables.by_name(arguments.table)
         reading = Reading(self._call.session, table.model, arguments)
-        bound = self._ask_hooks(reading, bind_filters(arguments, table))
+        bound = bind_filters(arguments, table, is_limited=False)  # a prompt may have many rows
+        bound = self._ask_hooks(reading, bound, is_limited=False)
         pairs = {(ref, entity): keys.get(ref) for ref, entity in bound.refs()}
         by_hooks = self._call.resolve(pair for pair, key in pairs.items() if key is None)
         known = {pair: key for pair, key in pairs.items() if key is not None}
@@ -371,13 +372,16 @@ class Reader:
         self._call.finish_answer({}, (), rendering)
         return reading, rows, rendering
 
-    def _ask_hooks(self, reading: Reading, bound: BoundFilters) -> BoundFilters:
+    def _ask_hooks(
+        self, reading: Reading, bound: BoundFilters, *, is_limited: bool = True
+    ) -> BoundFilters:
         """Call the hooks before a read, and return the filters that they leave."""
-        table = bound.table
+        table, has_search = bound.table, self._setting.has_search(bound.table)
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
-            has_search = self._setting.has_search(table)
-            bound = bind_filters(reading.arguments, table, has_search=has_search)
+            bound = bind_filters(
+                reading.arguments, table, has_search=has_search, is_limited=is_limited
+            )
         return bound
 
     def _show_hooks(

@@ -279,7 +279,7 @@ class Visibility:
         reading = self._reading(table)
         if reading.empty:
             return [false()]
-        bound = bind_filters(reading.arguments, table)
+        bound = bind_filters(reading.arguments, table, is_limited=False)
         keys = self.resolve(bound.refs())
         wanted = read_conditions(reading, bound, Conditions(keys, visible=self.conditions))
         if reading.keys is not None:

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.arguments import DbRead
+from alfred_refs.tools.arguments import DbRead, FilterClause
 from tests.tools.conftest import MODELS, Call
-from tests.tools.models import Dish
+from tests.tools.models import Dish, Part
 
 
 def of_name(op: str = "=", value: Any = "x") -> dict[str, Any]:
@@ -191,6 +191,30 @@ def test_what_a_hook_puts_in_place_of_arguments_is_counted(session: RefSession) 
     assert "error" not in toolset.call(session, "db_read", {"table": "dishes", "limit": 2})
     refused = toolset.call(session, "db_read", {"table": "dishes", "limit": 1})
     assert refused["error"]["code"] == "invalid_arguments"
+
+
+def test_conditions_of_the_program_are_not_counted(
+    session: RefSession, conversation: Conversation, tables: Engine
+) -> None:
+    """A prompt may show many rows, and a hook may name many that others lead to."""
+
+    class Listing(Hooks):
+        def before_read(self, read: Reading) -> None:
+            if read.nested:
+                only = FilterClause(field="id", op="in", value=refs)
+                read.arguments = DbRead(table="dishes", filters=[only])
+
+    with Session(tables) as plain, plain.begin():
+        dishes = [Dish(name=str(n)) for n in range(1_001)]
+        plain.add_all([*dishes, Part(dish=dishes[0], note="rice")])
+        plain.flush()
+        refs = conversation.refer_all(Dish, [dish.id for dish in dishes])
+    shown = Toolset(MODELS).reread(session, {ref: ["name"] for ref in refs}, {})
+    assert shown.rows.keys() == {*refs}
+    hooked = Toolset(MODELS, hooks={Dish: [Listing()]})
+    asked = {"table": "parts", "columns": ["note", "dish.name"]}
+    [part] = hooked.call(session, "db_read", asked)["rows"]
+    assert part["dish"]["name"] == "0"
 
 
 @pytest.mark.usefixtures("dishes")
