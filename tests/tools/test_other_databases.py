@@ -151,3 +151,18 @@ def test_constraints_are_told(desk: BoundToolset) -> None:
     assert told("db_create", data={"code": "a", "count": 2}) == "conflict"
     assert told("db_create", data={"code": "b", "count": 0}) == "check_failed"
     assert told("db_read") is None
+
+
+def test_drafts_are_filtered(desk: BoundToolset) -> None:
+    """By the database that will have their rows, nested rows included."""
+    pages = [{"number": 1, "text": "one"}]
+    data = [{"name": "first"}, {"name": "second", "pages": pages}]
+    desk.call("chat-7", None, "db_create", {"table": "notes", "data": data, "draft": True})
+    for only in (
+        {"field": "name", "op": "ilike", "value": "SEC%"},
+        {"field": "pages.text", "op": "=", "value": "one"},
+        {"field": "pages.number", "op": ">", "value": 0},
+    ):
+        asked = {"table": "notes", "drafts": True, "filters": [only]}
+        rows = desk.call("chat-7", None, "db_read", asked).value["rows"]
+        assert [row["name"] for row in rows] == ["second"]

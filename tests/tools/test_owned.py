@@ -444,6 +444,16 @@ def test_no_filter_reaches_beyond_the_owner(
     assert everything(owned_engine, world) == before
 
 
+def test_filters_on_drafts_need_no_table_of_the_owner(told: Told) -> None:
+    """The statement that compares drafts has no table that could be confined."""
+    new = [{"name": "Soup", "lines": [{"text": "water"}]}, {"name": "Stew"}]
+    told("db_create", table="recipes", data=new, draft=True)
+    for field, value in (("name", "so%"), ("lines.text", "W%")):
+        only = {"field": field, "op": "ilike", "value": value}
+        rows = told("db_read", table="recipes", drafts=True, filters=[only])["rows"]
+        assert [row["id"] for row in rows] == ["gen_recipe_1"]
+
+
 def test_drafts_stand_before_the_owner_s_rows(anns: RefSession, world: World, told: Told) -> None:
     """And nothing of another owner's is told with them."""
     assert anns.conversation is not None
