@@ -121,7 +121,7 @@ def findings_of(toolset: Toolset) -> Iterator[Finding]:
         yield from _keys(table)
         yield from _columns(table)
         yield from _refused(table)
-        if table.keys.label is None and not toolset.tables.declares_label(table.model):
+        if not (table.keys.label or table.keys.declares_label):
             remedy = "name what people call a row: __ref_label__, or RefPolicy(labels={...})"
             yield Finding(table.name, None, "no label: a wrong ref cannot be noticed", remedy)
         yield from _association_tables(toolset, table)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from sqlalchemy import Column, ColumnElement, Table, inspect
@@ -59,6 +59,8 @@ from alfred_refs.mapping.lineage import UNKNOWN, Lineage, columns_in, unknowns_i
 
 _T = TypeVar("_T")
 
+_UNDECLARED: Final = object()  # a label of which nothing is said
+
 
 @dataclass(frozen=True, slots=True)
 class ClassKeys:
@@ -73,6 +75,8 @@ class ClassKeys:
             columns, or is a key of another entity.
         alternate: the attributes among `all` that hold alternate keys.
         label: the label of the rows; `None` if they have none, or no refs of their own.
+        declares_label: whether the class or the policy says what the label is, or that there is
+            none.
         attributes: the column attributes that instances can show, whether keys or data.
         refused: the attributes that cannot be translated, composites included, with the reasons.
     """
@@ -84,6 +88,7 @@ class ClassKeys:
     own_entity: str | None
     alternate: Mapping[str, KeyColumn]
     label: Label | None
+    declares_label: bool
     attributes: Mapping[str, ColumnProperty[Any]]
     refused: Mapping[str, KeyColumnError]
 
@@ -192,12 +197,6 @@ class Entities:
         table = self.names.table_of(entity)
         mapper = None if table is None else sqla.mapper_of_table(table)
         return None if mapper is None else self._label_of(mapper)
-
-    def declares_label(self, class_: type[Any]) -> bool:
-        """Return whether a class, or the policy, says what its label is, or that it has none."""
-        return hasattr(class_, "__ref_label__") or any(
-            each in self.policy.labels for each in class_.__mro__
-        )
 
     def has_labels(self, entity: str) -> bool:
         """Return whether the class of an entity, or a subclass, has a label; `False` if unused."""
@@ -326,6 +325,7 @@ class Entities:
             own_entity=entity if is_own else None,
             alternate={n: column for n, column in columns.items() if column.alternate is not None},
             label=label if is_own else None,
+            declares_label=self._declared_label(mapper.class_) is not _UNDECLARED,
             attributes=attributes,
             refused=refused,
         )
@@ -350,12 +350,16 @@ class Entities:
         return None
 
     def _label_of(self, mapper: Mapper[Any]) -> Label | None:
-        in_policy = [c for c in mapper.class_.__mro__ if c in self.policy.labels]
+        declared = self._declared_label(mapper.class_)
+        is_declared = declared is not None and declared is not _UNDECLARED
+        return label_of(mapper, declared) if is_declared else None
+
+    def _declared_label(self, class_: type[Any]) -> Any:
+        """Return what the policy or the class says of its label; `None` means that it has none."""
+        in_policy = [each for each in class_.__mro__ if each in self.policy.labels]
         if in_policy:
-            declared = self.policy.labels[in_policy[0]]
-        else:
-            declared = getattr(mapper.class_, "__ref_label__", None)
-        return None if declared is None else label_of(mapper, declared)
+            return self.policy.labels[in_policy[0]]
+        return getattr(class_, "__ref_label__", _UNDECLARED)
 
 
 def _check_primary_key(mapper: Mapper[Any]) -> None:

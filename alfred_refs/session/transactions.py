@@ -491,6 +491,7 @@ class WrittenRows:
             own_entity=name if is_own else None,
             alternate={},
             label=None,
+            declares_label=False,
             attributes={},
             refused={},
         )

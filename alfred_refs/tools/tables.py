@@ -623,8 +623,8 @@ class ToolTables:
             their rows would show hidden rows.
 
     Attributes:
-        declares_label: returns whether the label of a class is declared, or that it has none.
-        key_numbers: whether integers in documents are keys.
+        has_documents: whether a table has a column of JSON.
+        has_key_numbers: whether integers in documents are keys.
 
     Raises:
         SetupError: two classes have the same name, an entry is not a class or attribute of the
@@ -643,7 +643,6 @@ class ToolTables:
         watched: Collection[type[Any]] = (),
     ) -> None:
         self._tables: dict[str, ToolTable] = {}
-        self.declares_label = entities.declares_label
         self._of_tables: dict[Table, ToolTable | None] = {}
         pairs = _models_by_name(models)
         hidden_names = {attribute_of(each, "hidden") for each in hidden}
@@ -675,9 +674,9 @@ class ToolTables:
         for table in self._tables.values():
             _check_lockable(table)
             self._connect(table, hidden_names)
-        self.key_numbers = any(
-            column.places for table in self for column in table.columns.values()
-        )
+        columns = [column for table in self for column in table.columns.values()]
+        self.has_documents = any(column.values.family == "json" for column in columns)
+        self.has_key_numbers = any(column.places for column in columns)
         for table in _association_tables(self, entities, ownership, watched):
             if table.name in self._tables:
                 raise SetupError(

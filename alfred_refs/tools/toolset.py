@@ -592,12 +592,6 @@ class Toolset:
             for row in part["rows"]
         ]
 
-    @property
-    def _has_documents(self) -> bool:
-        """Whether a table has a column of JSON."""
-        columns = (column for table in self.tables for column in table.columns.values())
-        return self.memo("documents", lambda: any(c.values.family == "json" for c in columns))
-
     def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
         """Return the answer of a call: its result or an error."""
         table, checked, started_at = None, None, monotonic()
@@ -616,9 +610,9 @@ class Toolset:
                 checked = read_documents(checked, self.tables)
             check_budget(checked, table, self._setting.max_written)
             notes = notes_of(repair.removed, checked, self.tables)
-            if tool != "db_read" and self._has_documents:
+            if tool != "db_read" and self.tables.has_documents:
                 notes += bare_refs(checked, self.tables, call.conversation)
-            if repair.may_have_marks or repair.may_have_documents or self.tables.key_numbers:
+            if repair.may_have_marks or repair.may_have_documents or self.tables.has_key_numbers:
                 checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
             has_search = tool == "db_read" and self._setting.has_search(table)
             bound = bind_filters(
