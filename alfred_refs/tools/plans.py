@@ -104,6 +104,17 @@ class PlannedRow(BaseModel):
     hidden: int = 0
     is_named: bool = True
 
+    def merged_with(self, other: PlannedRow | None) -> PlannedRow:
+        """Return the row with the values of another table of its class, if there is one."""
+        if other is None:
+            return self
+        update = {
+            "label": self.label or other.label,
+            "fields": {**other.fields, **self.fields},
+            "hidden": self.hidden + other.hidden,
+        }
+        return self.model_copy(update=update)
+
     @property
     def name(self) -> str:
         """Its entity, label and ref, for a person."""
@@ -564,16 +575,16 @@ def make_plan(
             continue
         key = each.pair or (each.table.name, each.change.identity)
         fields, hidden = namer.fields(each)
-        earlier = rows.get(key)  # a class may have several tables
-        rows[key] = PlannedRow(
+        row = PlannedRow(
             ref=each.ref if each.pair is None else new.get(each.pair, each.ref),
             entity=entity_of(each.table),
-            label=each.label or (None if earlier is None else earlier.label),
+            label=each.label,
             action=each.change.action,
-            fields=fields if earlier is None else {**earlier.fields, **fields},
-            hidden=hidden + (0 if earlier is None else earlier.hidden),
+            fields=fields,
+            hidden=hidden,
             is_named=asked is None or (each.table is table and each.change.action == asked),
         )
+        rows[key] = row.merged_with(rows.get(key))
     shown: dict[str, Any] = replace_keys(
         {"rows": [row.model_dump() for row in rows.values()], "notes": list(notes)},
         namer.conversation,

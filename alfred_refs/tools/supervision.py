@@ -594,18 +594,18 @@ def planned_rows(
             continue
         change = RowChange(table, (), each.before, each.after)
         fields, hidden = namer.fields(Named(change, shown, None, each.ref, each.label))
-        of_call = rows.setdefault(each.call, {})
-        identity = each.ref or (each.table, *each.key.items())
-        earlier = of_call.get(identity)  # a class may have several tables
-        of_call[identity] = PlannedRow(
+        row = PlannedRow(
             ref=each.ref,
             entity=entity_of(shown),
-            label=each.label or (None if earlier is None else earlier.label),
+            label=each.label,
             action=each.action,
-            fields=fields if earlier is None else {**earlier.fields, **fields},
-            hidden=hidden + (0 if earlier is None else earlier.hidden),
+            fields=fields,
+            hidden=hidden,
             is_named=False,  # the history does not store which rows the call named
         )
+        of_call = rows.setdefault(each.call, {})
+        identity = each.ref or (each.table, *each.key.items())
+        of_call[identity] = row.merged_with(of_call.get(identity))
     plain = replace_keys(
         {number: [row.model_dump() for row in of.values()] for number, of in rows.items()},
         conversation,
