@@ -311,7 +311,9 @@ class BadRefError(RefError):
         fewer.args = (fewer._error_text(),)  # noqa: SLF001  # of the same class
         return fewer
 
-    def _remedy(self) -> str:
+    @property
+    def remedy(self) -> str:
+        """What the message advises: the refs that may be meant, with their labels."""
         if self.near is not None:
             return f"did you mean {self._quoted(self.near)}? {self._known_text()}"
         return self._known_text()
@@ -344,7 +346,7 @@ class UnknownRefError(BadRefError):
     """
 
     def _error_text(self) -> str:
-        return f"{self.ref!r} is not a known {self.expected or 'ref'}; {self._remedy()}"
+        return f"{self.ref!r} is not a known {self.expected or 'ref'}; {self.remedy}"
 
 
 class WrongEntityError(BadRefError):
@@ -375,7 +377,7 @@ class WrongEntityError(BadRefError):
     def _error_text(self) -> str:
         return (
             f"{self.ref!r} names entity {self.actual!r} where {self.expected!r} is needed; "
-            f"{self._remedy()}"
+            f"{self.remedy}"
         )
 
 
@@ -397,7 +399,7 @@ class DraftRefError(BadRefError):
     def _error_text(self) -> str:
         return (
             f"{self.ref!r} is a draft's ref where a saved {self.expected or 'row'} is needed; "
-            f"save the draft and use the ref it gets, or choose another; {self._remedy()}"
+            f"save the draft and use the ref it gets, or choose another; {self.remedy}"
         )
 
 
@@ -424,7 +426,7 @@ class GoneRefError(BadRefError):
         super().__init__(ref, expected, known, near)
 
     def _error_text(self) -> str:
-        return f"{self.ref!r} {self.reason} and cannot be used; {self._remedy()}"
+        return f"{self.ref!r} {self.reason} and cannot be used; {self.remedy}"
 
 
 class RawKeyError(BadRefError):
@@ -443,7 +445,7 @@ class RawKeyError(BadRefError):
     """
 
     def _error_text(self) -> str:
-        return f"a raw key was given as text where a ref is needed; give a ref; {self._remedy()}"
+        return f"a raw key was given as text where a ref is needed; give a ref; {self.remedy}"
 
 
 # Drafts
@@ -464,7 +466,7 @@ class UnknownDraftError(DraftRefError):
 
     def _error_text(self) -> str:
         what = "draft" if self.expected is None else f"draft of entity {self.expected!r}"
-        return f"{self.ref!r} is not a known {what}; {self._remedy()}"
+        return f"{self.ref!r} is not a known {what}; {self.remedy}"
 
     def _known_text(self) -> str:
         return _pending(self, super()._known_text())
@@ -485,7 +487,7 @@ class DiscardedDraftError(DraftRefError):
     """
 
     def _error_text(self) -> str:
-        return f"{self.ref!r} was discarded and cannot be used; {self._remedy()}"
+        return f"{self.ref!r} was discarded and cannot be used; {self.remedy}"
 
     def _known_text(self) -> str:
         return _pending(self, super()._known_text())

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from alfred_refs.errors import DriftError, PositionError, RefError
+from alfred_refs.errors import BadRefError, DriftError, PositionError, RefError
 
 _MAX_CONFLICTS = 20  # in one error
 
@@ -535,27 +535,24 @@ def check_failed(
     )
 
 
-def unknown_ref(
-    ref: str, expected: str | None, known: list[str], near: str | None, hint: str
-) -> ToolError:
+def unknown_ref(ref: str, error: BadRefError) -> ToolError:
     """Report that a ref is in angle brackets, in which texts show keys.
 
     Args:
         ref: the ref, without brackets.
-        expected: the required entity.
-        known: refs to suggest.
-        near: the ref that is probably meant.
-        hint: a text with these refs, and with their labels.
+        error: the error for the text with brackets.
     """
     fact = f"refs are given without angle brackets, and {ref!r} has them"
-    remedy = "leave them out" if near is None else hint
+    expected, near = error.expected, error.near
+    remedy = "leave them out" if near is None else error.remedy
     if ref.startswith("key_"):
         fact = f"{ref!r} is a key in a text whose row is not known, and no ref"
         rows = "the rows" if expected is None else f"the {expected} rows"
         remedy = f"read {rows} that may have it: texts show its ref from then on"
     others = {"expected": expected, "near": near}
     data = {name: each for name, each in others.items() if each is not None}
-    return ToolError("unknown_ref", f"{fact}; {remedy}", ref=ref, known=known, **data)
+    message = f"{fact}; {remedy}"
+    return ToolError("unknown_ref", message, ref=ref, known=[*error.known], **data)
 
 
 def not_permitted(table: str, tool: str, *, is_policy: bool = False) -> ToolError:

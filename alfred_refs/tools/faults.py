@@ -252,8 +252,7 @@ def _entity_in(text: str) -> str | None:
 def _ref_fault(error: BadRefError, tool: str) -> ToolError:
     mark = _MARK.fullmatch(error.ref or "")
     if mark is not None:
-        _, _, hint = str(error).partition("; ")  # the known refs, and the one that is meant
-        return unknown_ref(mark[1], error.expected, list(error.known), error.near, hint)
+        return unknown_ref(mark[1], error)
     code = next(code for class_, code in _REF_CODES.items() if isinstance(error, class_))
     data: dict[str, Any] = {"ref": error.ref, "known": list(error.known)}
     data |= {"expected": error.expected} if error.expected is not None else {}
