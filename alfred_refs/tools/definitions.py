@@ -127,7 +127,7 @@ def description_of_drafts(
     """
     listed = list(tables)
     lines: list[str] = []
-    for table in listed:
+    for table in listed:  # grows by the tables of rows inside
         inside = [
             name
             for name in nestable(table)

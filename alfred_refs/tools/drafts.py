@@ -21,8 +21,7 @@ Python. (`writing` saves a draft as a row.)
 - `DraftLists` edits a list inside a draft by position, with the same executor as lists of rows
   (`positions`). Positions stored in nested rows are renumbered.
 
-Limits: a filter that would need a row of the database is refused, and so is one that takes too
-many comparisons, because no `statement_timeout` stops it here (`Work`).
+Limits: a filter that would need a row of the database is refused.
 """
 
 from __future__ import annotations

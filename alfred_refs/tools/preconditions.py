@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import inspect
@@ -93,6 +94,8 @@ def expected_names(table: ToolTable, expect: Expected) -> list[str]:
         names += [table.column(name).name for name in expect]
     return names
 
+
+_MAX_DRAFTS = 1_000  # whose labels are compared, as of rows
 
 COUNT = "count"
 """The member of `expect` with the number of rows that a write reaches."""
@@ -525,7 +528,8 @@ def _rows_named(call: Call, expectation: Expectation) -> Sequence[Any]:
 def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:
     """Check that no other row known to the conversation has the same label.
 
-    Pending drafts are compared with each other: the ref of a draft is not mistaken for a row's.
+    Pending drafts, at most a thousand of an entity, are compared with each other: the ref of a
+    draft is not mistaken for a row's.
     """
     stated = {
         each: (each.table.entity, label)
@@ -537,7 +541,7 @@ def _check_unambiguous(call: Call, labels: Mapping[Expectation, str]) -> None:
     namesakes = call.conversation.namesakes(rows) if rows else {}
     pending: dict[tuple[str, str | None], list[str]] = {}
     for entity in {entity for entity, _ in drafts.values()}:
-        for draft in call.conversation.drafts(entity):
+        for draft in islice(call.conversation.drafts(entity), _MAX_DRAFTS):
             pending.setdefault((entity, draft.label), []).append(draft.ref)
     for each, pair in stated.items():
         refs = (pending if each in drafts else namesakes).get(pair, ())
