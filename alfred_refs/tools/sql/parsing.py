@@ -43,7 +43,7 @@ from typing import Any
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlglot import expressions as exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.errors import ErrorLevel
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import Tokenizer
 
@@ -88,10 +88,25 @@ def unsupported(what: str, remedy: str = "ask in another way") -> ToolError:
 _QUERY_CANCELED = "57014"
 _MAX_MESSAGE = 300
 
-# class 42 has the mistakes in a statement, but for these: the mapping names a table, a column or a
-# type that the database does not have
-_MISTAKES = "42"
-_MAPPING_ERRORS = ("42P01", "42703", "42704")
+# mistakes in a statement; their texts name functions, types and columns of the statement alone
+_MISTAKES = frozenset(
+    (
+        "42601",  # syntax_error
+        "42702",  # ambiguous_column
+        "42725",  # ambiguous_function
+        "42803",  # grouping_error
+        "42804",  # datatype_mismatch
+        "42809",  # wrong_object_type: a window function without OVER
+        "42846",  # cannot_coerce
+        "42883",  # undefined_function
+        "42P10",  # invalid_column_reference: DISTINCT and ORDER BY differ
+        "42P18",  # indeterminate_datatype
+        "42P19",  # invalid_recursion
+        "42P20",  # windowing_error
+        "42P21",  # collation_mismatch
+        "42P22",  # indeterminate_collation
+    )
+)
 
 # SQLSTATE -> the fact, and what to do
 _FACTS: Mapping[str, tuple[str, str]] = {
@@ -145,7 +160,7 @@ def fault_in(error: DBAPIError, names: Mapping[str, str], slow: float | None) ->
         return None if slow is None else too_slow(slow, _LESS)
     if state in _FACTS:
         return invalid_sql(*_FACTS[state])
-    if state.startswith(_MISTAKES) and state not in _MAPPING_ERRORS:
+    if state in _MISTAKES:
         first = str(fields.get("message") or "PostgreSQL refuses it").splitlines()[0]
         told = _ALIAS.sub(lambda found: names.get(found[0], "a column"), first)
         return invalid_sql(told[:_MAX_MESSAGE], "correct it and call again")
@@ -536,7 +551,7 @@ def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
     except ToolError:
         raise
     except Exception as error:  # noqa: BLE001  # it stumbles over many a text in its own ways
-        found = error.errors[0].get("highlight") if isinstance(error, ParseError) else None
+        found = next(iter(getattr(error, "errors", ())), {}).get("highlight")
         place = f" at {_without_markers(found)!r}" if found else ""
         raise invalid_sql(
             f"it cannot be read as SQL{place}", "check its brackets, commas and words"

@@ -15,6 +15,7 @@ from alfred_refs import AsyncRefSession, RefRegistry, RefSession, SetupError
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.call import transaction
+from tests.row_status import hiding
 from tests.tools.sql.models import Category, Line, Order, Product
 from tests.tools.sql.world import ANN, World
 
@@ -107,6 +108,19 @@ def test_a_statement_that_the_database_refuses_says_why(world: World) -> None:
     assert 'column "p.name" must appear in the GROUP BY' in grouped["message"]
     assert "division by zero; divide by nullif(x, 0)" in divided["message"]
     assert "a text cannot be converted to its type" in converted["message"]
+
+
+def test_a_fault_of_the_database_is_not_the_statement_s(world: World) -> None:
+    """A policy that reads its own table: PostgreSQL's message has the table's name in it."""
+    toolset = _toolset(world)
+    recursive = "exists (select from products of_policy where of_policy.id = products.id)"
+    with (
+        hiding(world.engine, "products", recursive) as hidden,
+        world.session() as session,
+    ):
+        session.bind = hidden
+        with pytest.raises(DBAPIError, match="infinite recursion"):
+            _ask(toolset, session, "select name from products")
 
 
 @pytest.mark.parametrize(
