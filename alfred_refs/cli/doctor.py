@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from alfred_refs.tools import Toolset
 
 _POLICIES = """
-select given.name, relrowsecurity, pg_has_role(relowner, 'usage') and not relforcerowsecurity,
+select given.name, pg_class.oid is null, relrowsecurity,
+    pg_has_role(relowner, 'usage') and not relforcerowsecurity,
     exists (select from pg_policy where polrelid = pg_class.oid)
 from unnest(cast(:names as text[])) as given (name)
-join pg_class on pg_class.oid = to_regclass(given.name)
+left join pg_class on pg_class.oid = to_regclass(given.name)
 """
 _ROLE = "select rolname from pg_roles where rolname = current_user and (rolsuper or rolbypassrls)"
 
@@ -141,13 +142,17 @@ def policy_findings(connection: Connection, tables: Iterable[Table]) -> Iterator
     quote = postgresql.dialect().identifier_preparer.format_table  # type: ignore[no-untyped-call]
     names = sorted(map(quote, tables))
     found = connection.execute(text(_POLICIES), {"names": names}).all()
-    for name, is_enabled, is_owner, has_policy in found:
+    for name, is_missing, is_enabled, is_owner, has_policy in found:
+        if is_missing:
+            remedy = "create it, or pass the URL of the application's database"
+            yield Finding(name, None, "the table is not in this database", remedy)
+            continue
         if not is_enabled:
             remedy = f"alter table {name} enable row level security"
             yield Finding(name, None, "row-level security is not enabled", remedy)
         if is_owner:
             remedy = "connect as another role, or force row level security"
-            yield Finding(name, None, "its owner is this role, or one that it may become", remedy)
+            yield Finding(name, None, "its owner is this role, or one whose rights it has", remedy)
         if not has_policy:
             yield Finding(name, None, "there is no policy", f"create policy … on {name}")
     for role in connection.scalars(text(_ROLE)):

@@ -177,12 +177,14 @@ def test_another_object_is_refused(module: str) -> None:
 
 def test_row_level_security_is_checked(module: str, engine: Engine) -> None:
     """Of the tables that have owners, as the role of the URL."""
+    url = engine.url.render_as_string(hide_password=False)
+    absent = run(f"{module}:owned", "--policies", "--strict", "--url", url)
     with engine.begin() as connection:
         connection.execute(text("create table shops (id uuid primary key, owner text)"))
-    url = engine.url.render_as_string(hide_password=False)
     result = run(f"{module}:owned", "--policies", "--strict", "--url", url)
 
-    assert result.exit_code == 1
+    assert absent.exit_code == result.exit_code == 1
+    assert "the table is not in this database" in absent.stdout
     assert "alter table shops enable row level security" in result.stdout
     assert "tags" not in result.stdout.partition("row-level security")[2].partition("\n")[0]
     assert "has no Ownership" in run(f"{module}:toolset", "--policies", "--url", url).stderr
