@@ -43,7 +43,7 @@ from typing import Any
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlglot import expressions as exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ErrorLevel
+from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import Tokenizer
 
@@ -551,7 +551,8 @@ def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
     except ToolError:
         raise
     except Exception as error:  # noqa: BLE001  # it stumbles over many a text in its own ways
-        found = next(iter(getattr(error, "errors", ())), {}).get("highlight")
+        errors = error.errors if isinstance(error, ParseError) else []
+        found = next((each.get("highlight") for each in errors), None)
         place = f" at {_without_markers(found)!r}" if found else ""
         raise invalid_sql(
             f"it cannot be read as SQL{place}", "check its brackets, commas and words"
