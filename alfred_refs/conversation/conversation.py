@@ -76,6 +76,7 @@ from alfred_refs.store import (
 from alfred_refs.store.telemetry import Telemetry
 
 _MAX_REASON = 1_000  # characters
+_MAX_CALL = 2**31 - 1  # of the column
 _MAX_LABELS = 1_000  # refs of an entity whose labels are compared: some milliseconds
 
 
@@ -505,7 +506,9 @@ class Calls:
         return self._store.lock_call(self._address, number, connection)
 
     def get(self, number: int) -> CallEntry | None:
-        """Return a call by its number."""
+        """Return a call by its number; `None` if there is none, or it is no number at all."""
+        if type(number) is not int or not 0 < number <= _MAX_CALL:
+            return None
         return next(iter(self._store.calls(self._address, numbers=[number])), None)
 
     def find(self, call_id: str) -> CallEntry | None:

@@ -59,7 +59,6 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.ordering import Attempt, Counter, Locks, NoLock
 from alfred_refs.tools.plans import Plan, PlannedRow
 from alfred_refs.tools.supervision import (
-    MAX_CALL,
     Approval,
     Approver,
     CallRecord,
@@ -456,7 +455,7 @@ class BoundToolset:
         self, conversation: str, owner: Any, call: int, by: str, plan: str | None
     ) -> ToolAnswer:
         chat = self.conversation(conversation, owner)
-        entry = _entry(chat, call)
+        entry = chat.calls.get(call)
         if entry is None:
             return ToolAnswer(unknown_call(call).to_json())
         if entry.state != "waiting":
@@ -517,7 +516,7 @@ class BoundToolset:
         by = _name_of("by", by)
         chat = self.conversation(conversation, owner)
         clean = None if reason is None else str(chat.scrub(reason))
-        if _entry(chat, call) is None:
+        if chat.calls.get(call) is None:
             return ToolAnswer(unknown_call(call).to_json())
         entry = chat.calls.update(call, "waiting", state="rejected", decided_by=by, reason=clean)
         entry = entry or chat.calls.get(call)
@@ -533,7 +532,7 @@ class BoundToolset:
             owner: as for `call`.
             call: its number.
         """
-        return ToolAnswer(answer_of(_entry(self.conversation(conversation, owner), call)))
+        return ToolAnswer(answer_of(self.conversation(conversation, owner).calls.get(call)))
 
     def history(
         self,
@@ -676,7 +675,7 @@ class BoundToolset:
         numbers = None if call is None else [call]
         found = (
             []
-            if call is not None and _entry(chat, call) is None
+            if call is not None and chat.calls.get(call) is None
             else (chat.calls.select(numbers=numbers, turn=turn))
         )
         entries = [each for each in found if each.state == "done"]
@@ -916,12 +915,6 @@ def _name_of(argument: str, given: Any) -> str:
             "give an id, such as str(user.id)",
         )
     return text
-
-
-def _entry(chat: Conversation, call: int) -> CallEntry | None:
-    """Return a call, or `None` if there is none of that number."""
-    is_number = type(call) is int and 0 < call <= MAX_CALL
-    return chat.calls.get(call) if is_number else None
 
 
 def _nothing_to_undo(asked: str, found: Sequence[CallEntry]) -> dict[str, Any]:

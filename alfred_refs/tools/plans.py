@@ -250,7 +250,8 @@ def _is_same(was: Any, now: Any) -> bool:
         return bool(was == now)
     label, _, ref = now.removesuffix(")").rpartition("(")
     entity = ref.rpartition("_")[0]
-    return was in (f"{label}({entity})", _row_name(None, entity))
+    is_row = _ROW.fullmatch(was) is not None
+    return is_row and was in (f"{label}({entity})", _row_name(None, entity))
 
 
 def _row_name(label: str | None, ref: str) -> str:
@@ -368,7 +369,10 @@ class Namer:
         return self.attributes[table]
 
     def name(self, changes: Sequence[RowChange], *, referred: bool = True) -> list[Named]:
-        """Return changes with their names: at most two round trips, to the registry.
+        """Return changes with their names.
+
+        This asks the registry twice at most, and reads labels of rows without ref by one statement
+        for each table.
 
         Args:
             changes: the changes of rows.
@@ -383,9 +387,11 @@ class Namer:
         self.refs.update(self.conversation.refs_of_pairs(missing) if missing else {})
         own = [self._label(change, table) for change, table, _ in known]
         if referred:
-            self._read_labels(pair for pair in missing if pair not in self.refs)
-            changed = zip(known, own, strict=True)
-            self.labels_without_ref.update({r[2]: name for r, name in changed if r[2] and name})
+            for (_, _, pair), label in zip(known, own, strict=True):
+                if pair is not None and label is not None:
+                    self.labels_without_ref[pair] = label
+            named_already = self.refs.keys() | self.labels_without_ref.keys()
+            self._read_labels(pair for pair in missing if pair not in named_already)
         shown = self.refs.values() if referred else self._without_label(known, own)
         asked = [ref for ref in dict.fromkeys(shown) if ref not in self.labels]
         self.labels.update(self.conversation.labels_of(asked) if asked else {})

@@ -67,9 +67,6 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "delete": "deleted",
 }
 
-MAX_CALL: Final = 2**31 - 1
-"""The largest number of a call."""
-
 EDITED: Final = "#arguments:"
 """The suffix of the framework's id for a call with other arguments."""
 
@@ -511,7 +508,7 @@ def db_call_status(conversation: Conversation, call: int) -> dict[str, Any]:
     """Return what became of a call that waits for a person, by the number in its answer: that it
     still waits, its answer if it was approved, or why it was rejected. Changes nothing.
     """  # noqa: D205  # the description of a tool is one paragraph
-    entry = conversation.calls.get(call) if 0 < call <= MAX_CALL else None
+    entry = conversation.calls.get(call)
     if entry is None or entry.token is None:  # it never waited
         raise unknown_call(call)
     raise HeldBackError(answer_of(entry))  # unchanged: its keys are refs already

@@ -52,6 +52,27 @@ def test_several_rows_are_in_the_plural(entity: str, expected: str) -> None:
     assert Plan(tool="db_delete", rows=[row, row]).summary == f"Delete {expected}."
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "is_same"),
+    [
+        ('"red" (stall_label)', '"red" (stall_label_1)', True),
+        ("a row (stall_label)", "stall_label_1", True),
+        ('"red" (stall_label)', '"blue" (stall_label_1)', False),
+        ("cost (eur)", "cost (eur_2)", False),
+    ],
+)
+def test_a_ref_given_meanwhile_is_no_difference(was: str, now: str, *, is_same: bool) -> None:
+    """Text of a user that only ends like a ref is one."""
+    earlier, later = (
+        Plan(
+            tool="db_create",
+            rows=[PlannedRow(ref=None, entity="line", action="created", fields={"of": value})],
+        )
+        for value in (was, now)
+    )
+    assert (later.differences_from(earlier) == []) is is_same
+
+
 def test_an_update_shows_the_values_that_are_stored(desk_of: Desks) -> None:
     """A trigger writes the status in capitals, and a column is computed."""
     [row] = desk_of().plan("chat-7", None, "db_update", UPDATE).rows
