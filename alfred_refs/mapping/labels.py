@@ -229,6 +229,10 @@ class _Value:
     def __call__(self, *_: Any, **__: Any) -> Any:
         return self
 
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __call__
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __neg__ = __abs__ = __call__
+    __lt__ = __le__ = __gt__ = __ge__ = __call__
+
     def __getitem__(self, _: Any) -> Any:
         return self._probe[""]
 
@@ -237,6 +241,12 @@ class _Value:
 
     def __bool__(self) -> bool:
         return bool(self._probe)
+
+    def __len__(self) -> int:
+        return len(self._probe)
+
+    def __int__(self) -> int:
+        return len(self._probe)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())

@@ -160,6 +160,8 @@ def test_a_constructor_that_needs_something_else_is_the_applications_fault(
         lambda box: f"{box.name:>9} of {box.things[0].position:%d}" if box.name else "",
         lambda box: "" if box.name else box.things[0].name,
         lambda box: box.things[0].name if box.name.upper()[0] else None,
+        lambda box: "No. " + box.name + str(1 + box.name * 2) + box.things[0].name,
+        lambda box: box.things[0].name if len(box.name) > 0 else str(int(box.name)),
     ],
 )
 def test_a_label_of_related_rows_is_refused(label: Any) -> None:
@@ -178,5 +180,5 @@ def test_a_label_of_related_rows_is_refused(label: Any) -> None:
     ],
 )
 def test_a_label_of_columns_is_not_refused(label: Any) -> None:
-    """Whatever the function does with values that are no real ones."""
+    """Also if the function fails on placeholder values."""
     Toolset([Box, Thing], policy=RefPolicy(labels={Box: label}))
