@@ -143,7 +143,7 @@ mappings = Table(
     comment="refs and their keys; conversation, kind, number and key never change",
 )
 
-# Content is `json`, because `jsonb` returns other text than it stores: 1e22 as an integer, and
+# Content is `json`, because `jsonb` does not keep the text: 1e22 becomes an integer, and
 # fields in another order.
 drafts = Table(
     "alfred_refs_draft",

@@ -499,10 +499,10 @@ class ObservedStore:
 def _forwarding_method(name: str) -> Callable[..., Any]:
     """Return the method of `ObservedStore` that only calls the store's."""
 
-    def pass_on(self: ObservedStore, *args: Any, **kwargs: Any) -> Any:
+    def forward(self: ObservedStore, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._store, name)(*args, **kwargs)
 
-    return pass_on
+    return forward
 
 
 def _measuring_method(name: str) -> Callable[..., Any]:

@@ -218,7 +218,7 @@ class Budget:
 
     @contextmanager
     def level(self) -> Iterator[None]:
-        """Enter an expression inside of another; the session takes longer for each level."""
+        """Enter an expression inside another one; count how deep it is."""
         self._depth += 1
         if self._depth > _MAX_LEVELS:
             raise too_deep()
