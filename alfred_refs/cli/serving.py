@@ -23,8 +23,8 @@ must name this machine.
 >>> Address.parse("127.0.0.1:8000").is_loopback, Address.parse("[::]:8000").is_loopback
 (True, False)
 
-The inspector is for programs of this machine, and only a browser that has opened the address with
-the token sees a page: the token is exchanged for a cookie. To serve it to others, mount
+The inspector listens on this machine only, and shows pages only to a browser that has opened the
+address with the token, which is exchanged for a cookie. To serve it to others, mount
 `alfred_refs.inspector.inspector_of` in an application, with its own authentication.
 
 A combination of options in which one has no effect is a usage error, because its user relies on
@@ -546,14 +546,16 @@ def reflect_desk(
     with schema.connect(url) as connection:
         reflection = reflect(connection, tables, hidden=hidden, labels=labels)
         in_memory = _why_in_memory(connection)
-        permitted: dict[str, list[Any]] = dict(connection.execute(text(_VERBS)).all())
+        verbs: dict[str, list[Any]] = {name: [] for name in reflection.models}
+        if write:
+            permitted = connection.execute(text(_VERBS)).all()
+            verbs |= {name: each for name, each in permitted if name in verbs}
     if not reflection.models:
         reasons = (f"{table}, because {why}" for table, why in reflection.left_out.items())
         raise SetupError(
             "no table can be served" + "".join(f"; left out: {each}" for each in reasons),
             "name other tables, or connect as another role",
         )
-    verbs = {name: permitted.get(name, []) if write else [] for name in reflection.models}
     if write and in_memory is not None:
         fact, remedy = in_memory
         raise SetupError(
