@@ -624,14 +624,13 @@ def _print(values: Sequence[Value], scope: Scope) -> None:
 
 def _type_of(node: Any, scope: Scope) -> tuple[_Type, str]:
     """Return the type that a node names, and PostgreSQL's name for it, without its `[]`."""
-    kind = getattr(node.this, "name", "")
-    inside = node.expressions if isinstance(node, exp.DataType) else []
-    if kind == "ARRAY" and len(inside) == 1:
-        item, called = _type_of(inside[0], scope)
-        return ARRAY(item), called
     found = None
     if isinstance(node, exp.DataType) and not node.args.get("kind"):
         parts(node, "this", "expressions", "nested")
+        kind, inside = getattr(node.this, "name", ""), node.expressions
+        if kind == "ARRAY" and len(inside) == 1:
+            item, called = _type_of(inside[0], scope)
+            return ARRAY(item), called
         sizes = [integer_of(parts(each, "this")[0], scope) for each in inside]
         if all(1 <= size <= _MOST_DIGITS for size in sizes[:1]):
             found = named_type(kind, sizes)
