@@ -52,10 +52,15 @@ Limits:
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -81,14 +86,6 @@ from alfred_refs.errors import (
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
-
-
-import asyncio
-import socket
-import threading
-import time
-from contextlib import suppress
-from contextvars import ContextVar
 
 _T = TypeVar("_T")
 

@@ -269,6 +269,8 @@ class Store(Protocol):
     ) -> None:
         """Record actions on rows; mint refs for rows without one, unless they are deleted.
 
+        A crash of the server right after the call may lose actions, if none of them minted a ref.
+
         The last action of each row is kept, with two exceptions: `linked` never replaces another
         action, and `read` does not replace a write or a mention of the same turn. The fields that
         the model was shown are merged with the fields known from before, and removed if the row is
