@@ -9,8 +9,8 @@ of the firm act in it, and see its rows only.
 | `POST /chats/{chat}/messages` | a turn: the model understands, plans, acts and replies |
 | `GET /chats/{chat}/calls` | the calls that wait for a person, with their plans |
 | `POST /chats/{chat}/calls/{call}` | approves or rejects a call, and lets the model go on |
-| `GET /chats/{chat}/history` | what was done, by whom |
-| `POST /chats/{chat}/undo/{call}` | takes a call back |
+| `GET /chats/{chat}/history` | the calls of the chat, with their users and approvers |
+| `POST /chats/{chat}/undo/{call}` | undoes a call |
 
 Tasks and labels are linked by `secondary=`, tasks and materials by a class with a quantity. Tasks
 are deleted only if a person approves. The model of a turn sees what was decided since: the prompt
@@ -46,6 +46,8 @@ _Decision = TypeVar("_Decision", bound=BaseModel)
 
 _MAX_CALLS = 8  # of a step
 _MAX_MISTAKES = 3  # of the form of an answer
+_NOT_APPROVED = ["unknown_call", "plan_changed", "rejected"]
+_NOT_REJECTED = ["unknown_call", "already_done"]
 
 
 class Base(DeclarativeBase):
@@ -188,9 +190,9 @@ class Agent:
             steps = [quick]
         reply = "There was nothing to do."
         for step in steps:
-            made = self._take(context, step, exchanges, chat, caller).root
-            reply = made.question if made.action == "ask_user" else _result_of(made)
-            if made.action != "step_complete":
+            decision = self._take(context, step, exchanges, chat, caller)
+            reply = _reply_of(decision)
+            if decision.root.action != "step_complete":
                 break
         said.append(Exchange(exchanges[-1].user, reply))
         return "".join(context.with_names([reply]))
@@ -200,10 +202,13 @@ class Agent:
         by, desk = str(caller.user), self._desk
         if judgement.approve:
             answer = desk.approve(chat, caller.firm, call, by=by, plan=judgement.token)
-            if answer.failed and answer.value["error"]["code"] == "plan_changed":
-                raise HTTPException(409, answer.value["error"]["message"])
+            conflicts = _NOT_APPROVED
         else:
-            desk.reject(chat, caller.firm, call, by=by, reason=judgement.reason)
+            answer = desk.reject(chat, caller.firm, call, by=by, reason=judgement.reason)
+            conflicts = _NOT_REJECTED
+        error = answer.value.get("error")
+        if error is not None and error["code"] in conflicts:
+            raise HTTPException(409, error["message"])
         return self.turn(chat, caller, f"(Call {call} is decided: go on.)")
 
     def _take(
@@ -240,8 +245,17 @@ class Agent:
         raise HTTPException(502, "the model did not answer as it should")
 
 
-def _result_of(made: Any) -> str:
-    return str(getattr(made, "result_summary", None) or getattr(made, "details", "") or "")
+def _reply_of(decision: ActDecision) -> str:
+    made = decision.root
+    match made.action:
+        case "step_complete":
+            return made.result_summary
+        case "ask_user":
+            return made.question
+        case "blocked" | "fail":
+            return made.details
+        case "tool_call":
+            return "I could not finish: it takes too many calls."
 
 
 def caller_of(request: Request, authorization: Annotated[str, Header()]) -> Caller:
@@ -263,6 +277,7 @@ def application(engine: Engine, model: Model) -> FastAPI:
         owner=OWNERSHIP,
         read_only=[User],
         consent={Task: ["delete"]},
+        drafts=False,
     )
     sessions, registry = sessionmaker(engine, class_=RefSession), RefRegistry(engine)
     desk = toolset.bind(sessions, registry=registry, journal=True)

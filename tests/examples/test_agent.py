@@ -32,7 +32,7 @@ def test_the_agent_ends_well(
     """Each turn is a process; no prompt has a key, and each tells what it must."""
 
     def start(program: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Start the first turn as it is told; fork the others, which is faster."""
+        """Run the first turn as a program, and fork the others, which is faster."""
         assert program[:3] == [sys.executable, "-m", agent.__name__]
         if FIRST in program:
             return subprocess.run(program, **options)  # noqa: PLW1510  # it is among the options

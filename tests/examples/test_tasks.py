@@ -17,8 +17,10 @@ from alfred_refs.context import find_keys
 from examples.tasks import Base, Firm, Label, Material, Need, Task, User, application
 
 ENDED = {"action": "step_complete"}
+BLOCKED = {"action": "blocked", "reason_code": "PLAN_INVALID"}
 WRITE = {"type": "write", "goal": "do it"}
-PAINT = [{"field": "id", "op": "=", "value": "task_1"}]
+READ = {"quick": {"table": "tasks", "goal": "list", "read_only": True, "in_database": True}}
+SHELF = [{"field": "id", "op": "=", "value": "task_1"}]
 
 
 def called(tool: str, **params: Any) -> dict[str, Any]:
@@ -58,6 +60,18 @@ def tokens(engine: Engine) -> list[dict[str, str]]:
         return [{"authorization": f"Bearer {each.id}"} for each in users]
 
 
+@pytest.fixture
+def model() -> Script:
+    """A model without answers yet."""
+    return Script()
+
+
+@pytest.fixture
+def client(engine: Engine, tokens: list[dict[str, str]], model: Script) -> TestClient:
+    """A client of the application, as Ann."""
+    return TestClient(application(engine, model), headers=tokens[0])
+
+
 def test_a_firm_talks_to_its_assistant(engine: Engine, tokens: list[dict[str, str]]) -> None:
     """It links, asks a person, learns the decision, and is undone; nobody else sees it."""
     anns, bobs, eves = tokens
@@ -91,7 +105,7 @@ def test_a_firm_talks_to_its_assistant(engine: Engine, tokens: list[dict[str, st
         {**ENDED, "result_summary": "task_1 is label_1"},
         headers=bobs,
     )
-    delete = called("db_delete", table="tasks", filters=PAINT, expect="Shelf")
+    delete = called("db_delete", table="tasks", filters=SHELF, expect="Shelf")
     waits = {**ENDED, "result_summary": "I wait for a person"}
     assert say("Delete it.", {}, {"steps": [WRITE]}, delete, waits) == "I wait for a person"
     assert "Your last answer was invalid" in "".join(model.prompts)
@@ -122,3 +136,51 @@ def test_a_firm_talks_to_its_assistant(engine: Engine, tokens: list[dict[str, st
     assert find_keys(model.prompts) == []
     for headers, code in ((eves, 404), ({"authorization": f"Bearer {uuid.uuid4()}"}, 401)):
         assert client.get("/chats/c/history", headers=headers).status_code == code
+
+
+def test_a_rejected_call_is_not_done(client: TestClient, model: Script) -> None:
+    """The model learns why; a call that is decided or unknown is no longer to be decided."""
+    model.answers = [
+        *(READ, called("db_read", table="tasks"), {**ENDED, "result_summary": "read"}),
+        *({}, {"steps": [WRITE]}),
+        called("db_delete", table="tasks", filters=SHELF, expect="Shelf"),
+        {**ENDED, "result_summary": "I wait"},
+        *({}, {"steps": [WRITE]}, {**ENDED, "result_summary": "it stays"}),
+    ]
+    for text in ("List them.", "Delete it."):
+        client.post("/chats/c/messages", json={"text": text})
+    [call] = client.get("/chats/c/calls").json()
+    place, approval = f"/chats/c/calls/{call['call']}", {**call, "approve": True}
+    rejection = {**call, "approve": False, "reason": "It is in use."}
+
+    assert client.post(place, json=rejection).json() == {"reply": "it stays"}
+    assert "It is in use." in model.prompts[-1]
+    assert client.get("/chats/c/calls").json() == []
+    asked = len(model.prompts)
+    for elsewhere, judgement in ((place, approval), (f"{place}9", rejection)):
+        assert client.post(elsewhere, json=judgement).status_code == 409
+    assert len(model.prompts) == asked
+
+
+@pytest.mark.parametrize(
+    ("answers", "reply"),
+    [
+        ([{"action": "ask_user", "question": "Which?"}], "Which?"),
+        ([{**BLOCKED, "details": "It is gone."}], "It is gone."),
+        ([called("db_read", table="tasks")] * 9, "I could not finish: it takes too many calls."),
+    ],
+)
+def test_a_step_ends_otherwise(
+    client: TestClient, model: Script, answers: list[Any], reply: str
+) -> None:
+    """The user gets a question, a reason, or the end of a loop."""
+    model.answers = [READ, *answers]
+    said = client.post("/chats/c/messages", json={"text": "List them."})
+    assert said.json() == {"reply": reply}
+    assert model.answers == []
+
+
+def test_a_model_without_a_valid_answer_is_an_error(client: TestClient, model: Script) -> None:
+    """It is asked three times."""
+    model.answers = ["nothing"] * 3
+    assert client.post("/chats/c/messages", json={"text": "List them."}).status_code == 502
