@@ -40,7 +40,7 @@ class Ended(NamedTuple):
     result: Any
 
 
-def context() -> Any:
+def fork_context() -> Any:
     """Return the context of `multiprocessing` that makes the processes."""
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload([*PRELOADED])
@@ -54,12 +54,14 @@ def together(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> 
         function: its first argument is a barrier, at which they can wait for each other.
         calls: the other arguments of each process.
     """
-    made = context()
+    made = fork_context()
     barrier = made.Barrier(len(calls), timeout=PATIENCE)
     running = []
     for arguments in calls:
         receiving, sending = made.Pipe(duplex=False)
-        process = made.Process(target=_send, args=(sending, function, barrier, *arguments))
+        process = made.Process(
+            target=_send, args=(sending, function, barrier, *arguments), daemon=True
+        )
         process.start()
         sending.close()
         running.append((process, receiving))
@@ -101,6 +103,8 @@ def _send(sending: Connection, function: Callable[..., Any], *arguments: Any) ->
 
 def _ended(process: Any, receiving: Connection) -> Ended:
     with receiving:
+        if not receiving.poll(PATIENCE):
+            process.kill()
         try:
             result = receiving.recv()
         except EOFError:  # it was killed, or has raised an error

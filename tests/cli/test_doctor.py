@@ -181,11 +181,12 @@ def test_row_level_security_is_checked(module: str, engine: Engine) -> None:
     absent = run(f"{module}:owned", "--policies", "--strict", "--url", url)
     with engine.begin() as connection:
         connection.execute(text("create table shops (id uuid primary key, owner text)"))
+        connection.execute(text("create table tags (id uuid primary key)"))
     result = run(f"{module}:owned", "--policies", "--strict", "--url", url)
 
     assert absent.exit_code == result.exit_code == 1
     assert "the table is not in this database" in absent.stdout
     assert "alter table shops enable row level security" in result.stdout
-    assert "tags" not in result.stdout.partition("row-level security")[2].partition("\n")[0]
+    assert "alter table tags" not in result.stdout  # it has no owner
     assert "has no Ownership" in run(f"{module}:toolset", "--policies", "--url", url).stderr
     assert run(f"{module}:owned", "--policies").exit_code == 2

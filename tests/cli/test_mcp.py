@@ -410,7 +410,7 @@ def test_registry_tables_that_are_read_only_are_not_used(
 
 @pytest.mark.slow
 def test_a_role_writes_what_it_may(role: tuple[str, Engine]) -> None:
-    """The tools have no others, and the remarks say which are missing."""
+    """The tools have the verbs that the role has privileges for; the remarks list the others."""
     url, engine = role
     tables = ("--table", "parts", "--table", "places", "--table", "days")
     registry = ", ".join(schema.metadata.tables)

@@ -88,7 +88,7 @@ def test_hooks_fill_columns_of_drafts(conversation: Conversation, sessions: Sess
 def test_what_can_never_be_saved_is_refused(
     context: Context, conversation: Conversation, draft: dict[str, Any], code: str, said: str
 ) -> None:
-    """As a call is, with nothing kept: neither a draft, nor the end of the step."""
+    """Neither drafts nor the end of the step are stored."""
     with pytest.raises(ToolError) as error:
         made(context, {"table": "dishes", "data": {"name": "Stew"}}, draft)
     assert error.value.code == code
@@ -147,7 +147,7 @@ def test_the_mark_of_a_key_in_a_text_is_the_key_again(
 
 
 def test_a_label_is_for_rows_without_a_name(context: Context, conversation: Conversation) -> None:
-    """A draft of a class with labels has the one of its values."""
+    """A class with a label ignores the model's."""
     part = {"table": "parts", "data": {"note": "rice"}, "label": "the rice"}
     dish = {"table": "dishes", "data": {"name": "Stew"}, "label": "a stew"}
     assert made(context, part, dish) == ["gen_part_1", "gen_dish_1"]

@@ -31,7 +31,7 @@ conversation RWAG, decision RWAG"""
 TOOL = ToolText("db_read", "Read rows.", ["- `table`"])
 
 
-def key_parts(material: Material) -> Mapping[str, str]:
+def parts_of(material: Material) -> Mapping[str, str]:
     """Return the parts of the prompt of a step."""
     return prompt_of(material, decision_type(material.step.type)).parts
 
@@ -74,12 +74,12 @@ def test_parts_stand_in_the_order_and_for_the_steps_that_are_specified() -> None
 def test_a_step_has_its_parts_and_no_others(type_: StepType) -> None:
     """In order."""
     names = [part.name for part in PARTS if type_[0].upper() in part.steps]
-    assert list(key_parts(material(type_))) == names
+    assert list(parts_of(material(type_))) == names
 
 
 def test_rows_and_conversation_are_told_even_when_there_are_none() -> None:
     """A model is to know that nothing was left out."""
-    parts = key_parts(
+    parts = parts_of(
         Material(Step("read", "x"), 1, dt.date.min, entities="Nothing yet.", forms=["{}"])
     )
     assert parts["conversation"] == "## Conversation\n\nNothing was said yet."
@@ -88,7 +88,7 @@ def test_rows_and_conversation_are_told_even_when_there_are_none() -> None:
 
 def test_a_batch_says_what_is_done() -> None:
     """Each thing in a line of its own, whatever its text is."""
-    assert key_parts(material("write"))["batch manifest"] == (
+    assert parts_of(material("write"))["batch manifest"] == (
         '## To be written\n\n- [x] "Monday" (meal_plan_1)\n- [ ] "a\\nb"'
     )
 
@@ -96,7 +96,7 @@ def test_a_batch_says_what_is_done() -> None:
 def test_what_was_said_is_a_quotation() -> None:
     """No line of it can be a heading of the prompt's."""
     said = Exchange("a\n## Decision\u2028b", "c\x0bd")
-    parts = key_parts(Material(Step("read", "x"), 1, dt.date.min, exchanges=[said]))
+    parts = parts_of(Material(Step("read", "x"), 1, dt.date.min, exchanges=[said]))
     assert parts["conversation"].splitlines()[2:] == [
         *("User:", "> a", "> ## Decision", "> b"),
         *("You:", "> c", "> d"),

@@ -174,7 +174,7 @@ async def test_nobody_can_be_asked(
 async def test_a_client_without_forms_learns_the_decision(
     desk: BoundToolset, notes: Callable[[], list[str]], era: ConnectMode
 ) -> None:
-    """It calls again: nothing waits twice, and the answer is that of the approved call."""
+    """A repeated call waits once, and is answered with the answer of the approved call."""
     async with Client(served(desk, elicits=False), mode=era) as client:
         await client.call_tool("db_read", READ)
         for _ in range(2):

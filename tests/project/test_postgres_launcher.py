@@ -272,9 +272,9 @@ def test_command_gets_a_server_and_gives_its_exit_code(monkeypatch: pytest.Monke
 
 
 def test_a_server_comes_back_from_a_crash_with_what_was_committed(url: sqlalchemy.URL) -> None:
-    """If it is durable, as the other server is not; nothing of it is left in the end.
+    """A durable server keeps its commits, and refuses connections until it is started again.
 
-    It does not answer between. With the file that says so it starts in recovery, as a standby.
+    With `standby.signal` it starts in recovery. Closed, it leaves no process and no directory.
     """
     with crashing_server(durable=True) as server:
         assert (switches(url), switches(server.url)) == ({"off"}, {"on"})

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     BindParameter,
-    Boolean,
     Integer,
     String,
     Uuid,
@@ -169,26 +168,17 @@ def test_rows_are_read_position_by_position() -> None:
     assert isinstance(positions(x)[0][0], BindParameter)
 
 
-class CountingFlows(Flows):
-    """Counts the uses of expressions."""
+def counting(kind: type[Any]) -> Any:
+    """Return an instance that counts the expressions it is asked for."""
 
-    calls = 0
+    class Counting(kind):  # type: ignore[misc]  # either of the two
+        calls = 0
 
-    def of(self, element: Any) -> Any:
-        """Count, then return the flow."""
-        self.calls += 1
-        return super().of(element)
+        def of(self, element: Any) -> Any:
+            self.calls += 1
+            return super().of(element)
 
-
-class CountingLineage(Lineage):
-    """Counts the uses of expressions."""
-
-    calls = 0
-
-    def of(self, element: Any) -> Any:
-        """Count, then return the shape."""
-        self.calls += 1
-        return super().of(element)
+    return Counting(Entities(RefPolicy()).of_column)
 
 
 def _subquery(column: Any) -> Any:
@@ -197,10 +187,6 @@ def _subquery(column: Any) -> Any:
 
 def _cte(column: Any) -> Any:
     return select(case((column.is_(None), column), else_=column).label("i")).cte().c.i
-
-
-def _union(column: Any) -> Any:
-    return union_all(*(select(column.label("i")) for _ in range(2))).subquery().c.i
 
 
 def _lateral(column: Any) -> Any:
@@ -228,10 +214,6 @@ def _function(column: Any) -> Any:
     return select(func.concat_ws(column, column, column).label("i")).subquery().c.i
 
 
-def _condition(column: Any) -> Any:
-    return select(func.coalesce(column.is_(column), type_=Boolean()).label("i")).subquery().c.i
-
-
 def nested(level: Callable[[Any], Any], column: Any, levels: int) -> Any:
     """Return a column behind levels of subqueries, each of which uses the one below twice."""
     for _ in range(levels):
@@ -239,26 +221,26 @@ def nested(level: Callable[[Any], Any], column: Any, levels: int) -> Any:
     return column
 
 
-@pytest.mark.parametrize("make", [CountingFlows, CountingLineage])
+@pytest.mark.parametrize("kind", [Flows, Lineage])
 @pytest.mark.parametrize(
     ("level", "column"),
     [
         (level, column)
-        for level in (_subquery, _cte, _union, _lateral, _scalar, _recursive, _array)
+        for level in (_subquery, _cte, _lateral, _scalar, _recursive, _array)
         for column in (Recipe.id, Recipe.name, literal("a"))
     ]
-    + [(level, Recipe.name) for level in (_concatenation, _function, _condition)],
+    + [(level, Recipe.name) for level in (_concatenation, _function)],
 )
 def test_a_column_that_each_level_uses_twice_is_derived_once(
-    make: Any, level: Callable[[Any], Any], column: Any
+    kind: type[Any], level: Callable[[Any], Any], column: Any
 ) -> None:
     """Each level adds the same number of steps, and the flow does not grow."""
     found, calls = {}, {}
     for levels in (2, 4, 6):
-        counting = make(Entities(RefPolicy()).of_column)
-        found[levels] = counting.of(nested(level, column, levels))
-        calls[levels] = counting.calls
-    assert calls[6] - calls[4] == calls[4] - calls[2]
+        asked = counting(kind)
+        found[levels] = asked.of(nested(level, column, levels))
+        calls[levels] = asked.calls
+    assert calls[6] - calls[4] == calls[4] - calls[2] > 0
     assert found[2] == found[4] == found[6]
 
 

@@ -37,7 +37,7 @@ from alfred_refs.mapping.keys import EntityKey, Ref
 from alfred_refs.store import Address, DraftEdit, NewDraft
 from alfred_refs.store.schema import conversations, counters, mappings, metadata
 from tests.fix_postgres import connected
-from tests.forks import context
+from tests.forks import fork_context
 from tests.models import Recipe
 from tests.postgres.backends import BETWEEN_TESTS
 
@@ -575,7 +575,8 @@ def test_processes_killed_while_minting_leave_no_gap_and_no_lock(
     narrow: Engine, database_url: str
 ) -> None:
     """Three processes are killed in the middle of their work: numbers are dense, others go on."""
-    workers = [context().Process(target=mint_for_ever, args=(database_url, n)) for n in range(3)]
+    start = fork_context().Process
+    workers = [start(target=mint_for_ever, args=(database_url, n), daemon=True) for n in range(3)]
     for worker in workers:
         worker.start()
     while len(numbers(narrow)) < 300:

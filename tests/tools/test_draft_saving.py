@@ -397,7 +397,7 @@ def test_saving_costs_little(
     assert store.trips == ["read_drafts", "refer"]
 
 
-def test_a_draft_that_was_read_is_still_none_of_another_table(call: Call, soup: str) -> None:
+def test_a_draft_cannot_be_saved_in_another_table_after_it_was_read(call: Call, soup: str) -> None:
     """Though the call has read it for its own table already."""
     also = [{"table": "parts", "from_draft": soup, "expect": "Soup"}]
     given = {"table": "dishes", "from_draft": soup, "expect": "Soup", "also": also}

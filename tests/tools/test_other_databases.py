@@ -57,7 +57,6 @@ class Ticket(Base):
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     code: Mapped[str] = mapped_column(unique=True)
     count: Mapped[int]
-    note_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("notes.id"))
 
 
 @pytest.fixture
@@ -150,7 +149,8 @@ def test_constraints_are_told(desk: BoundToolset) -> None:
     assert told("db_create", data={"code": "a", "count": 1}) is None
     assert told("db_create", data={"code": "a", "count": 2}) == "conflict"
     assert told("db_create", data={"code": "b", "count": 0}) == "check_failed"
-    assert told("db_read") is None
+    rows = tickets.call("chat-7", None, "db_read", {"table": "tickets"}).value["rows"]
+    assert [(row["code"], row["count"]) for row in rows] == [("a", 1)]
 
 
 def test_drafts_are_filtered(desk: BoundToolset) -> None:

@@ -18,7 +18,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError, UnknownRefError
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
-from alfred_refs.tools import BoundToolset, Hooks, Journal, Toolset
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows
 from tests.tools.shop.models import (
     StallLabel,
@@ -98,6 +98,10 @@ def test_calls_that_need_nobody_are_done(desk_of: Desks) -> None:
     assert desk.call("chat-7", None, "db_read", {"table": "stall_orders"}).value["count"] == 2
 
 
+def _deletes_an_order(plan: Plan) -> bool:
+    return any(row.entity == "stall_order" and row.action == "deleted" for row in plan.rows)
+
+
 @pytest.mark.parametrize(
     ("rules", "tool", "given", "needed"),
     [
@@ -107,6 +111,9 @@ def test_calls_that_need_nobody_are_done(desk_of: Desks) -> None:
         ({StallLabel: "all"}, "db_delete", DELETE, False),
         (lambda plan: len(plan.rows) > 1, "db_delete", DELETE, True),
         (lambda plan: len(plan.rows) > 1, "db_update", UPDATE, False),
+        (_deletes_an_order, "db_delete", DELETE, True),
+        (_deletes_an_order, "db_update", UPDATE, False),
+        (lambda plan: bool(plan.unseen), "db_delete", DELETE, False),
     ],
 )
 def test_rules(desk_of: Desks, rules: Any, tool: str, given: Any, needed: bool) -> None:
@@ -592,8 +599,8 @@ def test_a_rejected_call_that_is_repeated_says_so(desk_of: Desks) -> None:
     assert "rejected before (not yet)" in again.text
 
 
-def test_nobody_decides_no_call(desk_of: Desks) -> None:
-    """A missing login approves nothing."""
+def test_a_decision_needs_the_name_of_a_person(desk_of: Desks) -> None:
+    """`by=None`, as of a missing login, is refused."""
     desk = desk_of(consent=RULES)
     desk.call("chat-7", None, "db_delete", DELETE)
     nobody: Any = None

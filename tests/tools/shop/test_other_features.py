@@ -309,6 +309,7 @@ def test_drafts_are_saved_when_a_person_approves(desk_of: Desks, engine: Engine)
         undone = desk.undo(*CALL, call=1, by="ann", only_plan=only_plan)
         assert undone.refusal is None
         assert undone.lasting == [f"the saving of draft {save[0]['from_draft']}"]
+        assert f"Cannot be undone: {undone.lasting[0]}" in undone.text
     assert rows(engine) == before
     [_, *_, undo] = desk.history(*CALL)
     assert desk.undo(*CALL, call=undo.call, by="ann").lasting == []

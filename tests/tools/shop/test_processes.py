@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from threading import Barrier
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry
-from tests.forks import context, together
+from tests.forks import together
 from tests.tools.shop import processes
 from tests.tools.shop.conftest import DELETE, Rows
 
@@ -28,12 +29,14 @@ def url(shop: Engine, registry: RefRegistry) -> str:  # noqa: ARG001
 
 
 def killed(function: Callable[..., None], *arguments: Any) -> bool:
-    """Run a process; return whether it has killed itself."""
-    process = context().Process(target=function, args=arguments)
-    process.start()
-    process.join(60)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return bool(process.exitcode)
+    """Call a function in a process; return whether it has killed itself."""
+    [ended] = together(_without_barrier, [(function, *arguments)])
+    assert ended.code in (0, -signal.SIGKILL)
+    return bool(ended.code)
+
+
+def _without_barrier(_: Barrier, function: Callable[..., None], *arguments: Any) -> None:
+    function(*arguments)
 
 
 def named(shop: Engine, title: str) -> int:
