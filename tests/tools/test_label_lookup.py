@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, String, create_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy import Engine, ForeignKey, String, create_engine, select
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    column_property,
+    mapped_column,
+    sessionmaker,
+)
 
-from alfred_refs import RefRegistry, RefSession
+from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 
@@ -36,6 +44,9 @@ class City(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     country_code: Mapped[str] = mapped_column(
         ForeignKey("label_countries.code"), info={"ref": "label_countries.code"}
+    )
+    country: Mapped[str] = column_property(
+        select(Country.name).where(Country.code == country_code).scalar_subquery()
     )
 
 
@@ -78,3 +89,25 @@ def test_labels_are_read_from_a_database_without_arrays() -> None:
 
     assert _labels(engine) == ["Portugal", "Austria"]
     engine.dispose()
+
+
+def test_a_label_reads_a_column_property_of_a_related_row(cities: Engine) -> None:
+    """A write confirms a row by it."""
+    _labels(cities)
+    policy = RefPolicy(labels={City: lambda city: f"a city of {city.country}"})
+    desk = Toolset([City, Country], policy=policy).bind(
+        sessionmaker(cities, class_=RefSession),
+        registry=RefRegistry(store=MemoryStore(), policy=policy),
+    )
+
+    def call(tool: str, **arguments: object) -> dict[str, Any]:
+        return desk.call("chat-7", None, tool, {"table": "label_cities", **arguments}).value
+
+    rows = call("db_read", order_by=["country"])["rows"]
+    assert [row["country"] for row in rows] == ["Austria", "Portugal"]
+    last = [{"field": "id", "op": "=", "value": rows[1]["id"]}]
+    assert (
+        call("db_delete", filters=last, expect="a city of Spain")["error"]["code"]
+        == "unexpected_row"
+    )
+    assert call("db_delete", filters=last, expect="a city of Portugal")["count"] == 1
