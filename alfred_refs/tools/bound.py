@@ -24,7 +24,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
@@ -56,7 +56,7 @@ from alfred_refs.tools.errors import (
     undo_conflict,
     unknown_call,
 )
-from alfred_refs.tools.ordering import Attempt, Counter, Locks, NoLock
+from alfred_refs.tools.ordering import Attempt, Counter, Locks
 from alfred_refs.tools.plans import Plan, PlannedRow
 from alfred_refs.tools.supervision import (
     Approval,
@@ -844,7 +844,7 @@ class BoundToolset:
 
     def _write_lock(self, locks: Locks[Any], tool: str, *of: Hashable) -> Any:
         """Return a context manager that waits for earlier writes of the same conversation."""
-        return NoLock() if self.reads(tool) else locks.of(of)
+        return nullcontext() if self.reads(tool) else locks.of(of)
 
     def _attempts(self, locks: Locks[Any], *of: Hashable) -> Iterator[Attempt]:
         """Yield attempts at a call: they wait for all others if calls have blocked each other."""

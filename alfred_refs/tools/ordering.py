@@ -15,24 +15,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 Lock = TypeVar("Lock")
-
-
-class NoLock(AbstractContextManager["NoLock"]):
-    """A context manager that does nothing, in threads and in tasks."""
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
 
 class Counter:
