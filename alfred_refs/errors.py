@@ -659,8 +659,8 @@ class ContextError(SetupError):
         >>> Window(active=0)
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.ContextError: a window of 0 active turns; give 1 to 10:
-            which columns a model saw is kept for so many
+        alfred_refs.errors.ContextError: a window cannot have 0 active turns; give 1 to 10;
+            the shown columns of older turns are not stored
     """
 
 

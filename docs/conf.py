@@ -62,7 +62,7 @@ _INDENTED = re.compile(r" {4,}\S")
 
 
 def relink(text: str, folder: str) -> str:
-    """Return a page with links that hold on the site, outside of its code.
+    """Return a page with links that hold on the site, outside its code.
 
     Args:
         text: of the page.

@@ -283,7 +283,7 @@ class Printer:
             _write_table(rows, columns)
 
     def print_column(self, name: str, rows: Iterable[Row], column: str) -> None:
-        """Print rows as JSON, or for people one value per line, never folded."""
+        """Print rows as JSON, or as text with one value per line, without wrapping."""
         if self.as_json:
             self._print_json({}, name, rows)
         else:

@@ -141,7 +141,8 @@ def mcp(target: str | None, **options: Any) -> None:
     directory: app.agent:desk. With --reflect, tools are made from the tables of the database at
     URL or ALFRED_REFS_DATABASE_URL, without a program.
 
-    A request belongs to the conversation that the client names, otherwise to one per principal.
+    A request belongs to the conversation that the client names. Otherwise each client has one,
+    or each subject of an access token.
     """
     if target is None and options["reflect"]:
         target = os.environ.get(URL_VARIABLE)

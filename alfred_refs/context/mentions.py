@@ -163,7 +163,10 @@ class MentionedRows:
         return mapper if self._view.entities.of_column(mapper.primary_key[0]) else None
 
     def of(self, found: Sequence[Mention]) -> list[str]:
-        """Return the ref of each row, and record the mentions: two statements for each entity.
+        """Return the ref of each row, and record the mentions.
+
+        Each entity takes one statement. A toolset adds those of `Toolset.reread`, and the registry
+        takes one round trip for uncached refs.
 
         Raises:
             MentionError: a row does not exist, or is not visible to the session.

@@ -83,8 +83,8 @@ class Window:
         """Check the numbers."""
         if not 1 <= self.active <= KEPT_TURNS:
             raise ContextError(
-                f"a window of {self.active!r} active turns",
-                f"give 1 to {KEPT_TURNS}: which columns a model saw is kept for so many",
+                f"a window cannot have {self.active!r} active turns",
+                f"give 1 to {KEPT_TURNS}; the shown columns of older turns are not stored",
             )
         if self.exchanges < 0 or self.steps < 0:
             raise ContextError(
@@ -493,7 +493,7 @@ Count = Callable[[str], int]
 """Returns the length of a text, in tokens or characters: the unit of budgets."""
 
 NOTE = (
-    "These values are current, and shortened if they are long. Rows inside of others are without"
+    "These values are current, and shortened if they are long. Rows inside others are without"
     " nulls. Others may change a row meanwhile: read it again before a change that depends on its"
     " values."
 )
@@ -796,6 +796,4 @@ def _cut_note(view: ContextView) -> str:
 
 
 def _omission_note(view: ContextView) -> str:
-    return (
-        f"Left out for want of room: {view.hidden} of the rows and drafts." if view.hidden else ""
-    )
+    return f"Left out to save space: {view.hidden} of the rows and drafts." if view.hidden else ""

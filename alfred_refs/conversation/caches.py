@@ -151,7 +151,7 @@ class RefCache:
         return None if ref is None else self._labels.get(ref)
 
     def relabel(self, entity: str, key: Key, label: str) -> None:
-        """Cache another label of a row whose ref is cached."""
+        """Replace the cached label of a row; do nothing if its ref is not cached."""
         ref = self.ref_of(entity, key)
         if ref is not None:
             self._labels[ref] = label

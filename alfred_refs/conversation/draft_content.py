@@ -303,7 +303,7 @@ def _related_rows(
             related.append(parse_content(model, row, entities, f"{where}."))
         else:
             raise DraftContentError(
-                f"field {_shown_path(where)} of a draft has something else than related rows",
+                f"field {_shown_path(where)} of a draft has a value that is not a related row",
                 "give an object for a new row, or the ref of an existing one",
             )
     return related

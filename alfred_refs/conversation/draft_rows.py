@@ -71,9 +71,9 @@ def check_draftable(model: type[Any], entities: Entities) -> None:
     column = entities.primary_column_of(entities.name_of(model))
     if column is None or entities.of_class(model).own_entity is None:
         raise SetupError(
-            f"class {model.__qualname__!r} cannot have drafts: its rows have no key of their "
-            "own that could be decided before they are inserted",
-            "draft the rows that they belong to, with them inside",
+            f"class {model.__qualname__!r} cannot have drafts: its primary key has several "
+            "columns, or is a key of another entity",
+            "make drafts of the parent rows, with these rows nested in them",
         )
     check_new_keys(column, model)
 

@@ -198,14 +198,14 @@ class RefMap:
     def resolve_all(
         self, refs: Iterable[str], entity: type[Any] | Table | str | None = None
     ) -> list[Key]:
-        """Return the key of each ref, in order; one bad ref raises for all of them.
+        """Return the key of each ref, in order; if one ref is bad, raise an error.
 
         Args:
             refs: as for `resolve`.
             entity: as for `resolve`, for all of them.
 
         Raises:
-            BadRefError: as for `resolve`; it is about the first bad ref.
+            BadRefError: as for `resolve`, for the first bad ref.
         """
         if entity is None:
             return self.resolve_pairs([(ref, None) for ref in refs])

@@ -186,7 +186,7 @@ class SessionConversation(ActivityMap):
             )
 
     def outside(self) -> Conversation:
-        """Return the conversation as it is outside of the session's transaction."""
+        """Return the conversation as it is outside the session's transaction."""
         return self._outside
 
     # Turns
@@ -247,9 +247,10 @@ class SessionConversation(ActivityMap):
 
     @contextmanager
     def dry_run(self) -> Iterator[None]:
-        """Mint nothing inside the `with`, because its work is rolled back.
+        """Store no new refs inside the `with`, because its work is rolled back.
 
-        New rows have refs that nobody else knows. Writing drafts raises `DryRunDraftError`.
+        Keys that have no ref yet get temporary refs, which are valid only inside the `with`.
+        Writing drafts raises `DryRunDraftError`.
         """
         before = self._own_cache, self._max_size
         self._dry_run_numbers = itertools.count(_FIRST_OF_DRY_RUN)

@@ -153,7 +153,7 @@ class Visit:
         try:
             moment = datetime.fromisoformat(self.values[name])
         except ValueError:
-            raise HTTPException(400, f"{name} is no moment.") from None
+            raise HTTPException(400, f"{name} is not a valid date and time.") from None
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

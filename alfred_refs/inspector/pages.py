@@ -385,8 +385,8 @@ def _owner_of(desk: BoundToolset, operator: Operator) -> str | EllipsisType | No
     if owner is None:
         raise SetupError(
             f"the operator {operator.by!r} has no owner, and the toolset has an Ownership",
-            "give Operator(..., owner=...) with the key of an owner, or an ellipsis for all; for "
-            "a person who may see nothing, return None from authenticate",
+            "pass owner= with the key of an owner, or a literal ... for all owners; for a person "
+            "who may see nothing, return None from authenticate",
         )
     return ... if owner is ... else str(ownership.of(owner).value)
 

@@ -267,7 +267,7 @@ def _hide_exceptions(
             raise
         except Exception:  # noqa: BLE001  # all are logged
             _log.exception("%s failed", request.method)
-        # outside of the except clause, so that the exception is not its `__context__`
+        # outside the except clause, so that the exception is not its `__context__`
         raise MCPError(types.INTERNAL_ERROR, "Internal server error")
 
     return sealed
@@ -472,8 +472,8 @@ def _contents(uri: str, text: str, mime_type: str) -> types.ReadResourceResult:
 class _Executor:
     """Runs tools and reads conversations for the caller of a request.
 
-    At most as many calls run in parallel as the engine has connections. A conversation of another
-    owner and an invalid id have the same answer, so that ids cannot be probed.
+    The number of parallel calls is limited to the number of the engine's connections. Another
+    owner's conversation and an invalid id get the same answer, so that ids cannot be probed.
     """
 
     def __init__(self, desk: BoundToolset, whose: Whose, *, begin_turns: bool) -> None:

@@ -131,8 +131,8 @@ def reflect(
 
     Args:
         connection: a connection to the database.
-        tables: the tables to map. Without it all are mapped, except partitions, the registry's
-            tables and tables of migration tools.
+        tables: the tables to map; by default all, except partitions, the registry's tables and
+            tables of migration tools. Tables that a toolset cannot use are in `left_out`.
         hidden: columns that are not mapped, such as `users.password`.
         labels: columns that label the rows of their table, such as `users.email`; several of one
             table are joined. Those of other tables are guessed.
@@ -159,7 +159,7 @@ def reflect(
     hidden_columns = {*_find_columns(found, hidden)}
     label_columns = _find_columns(found, labels)
     for column in hidden_columns.intersection(label_columns):
-        raise SetupError(f"column {str(column)!r} is hidden, and a label", "choose one of them")
+        raise SetupError(f"column {str(column)!r} is hidden but is a label", "choose one of them")
     models, named_by = _map_classes(metadata, hidden_columns, label_columns)
     unreadable = set(connection.scalars(_UNREADABLE))
     reflection = Reflection()

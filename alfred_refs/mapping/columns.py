@@ -425,7 +425,7 @@ def _values_of_decorated(type_: TypeDecorator[Any]) -> Values:
         stored, loaded = _stored_and_loaded(type_, accepted)
         is_kept = accepted in (stored, loaded)
         if not is_kept and isinstance(loaded, list | tuple | set | frozenset | dict):
-            raise UnfitValueError("a list or an object, as rows show it")  # of characters
+            raise UnfitValueError("a list or an object, as rows show it")  # not a string
         return accepted
 
     # the precision is the stored value's, which may be another number

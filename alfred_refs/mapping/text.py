@@ -132,7 +132,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escape_surrogates(text: str) -> str:
-    r"""Return a text that has a UTF-8 form: lone surrogates become escapes such as `\ud800`."""
+    r"""Escape lone surrogates, for example as `\ud800`, so that UTF-8 can encode the text."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return text.encode(errors="backslashreplace").decode()

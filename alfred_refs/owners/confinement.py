@@ -171,7 +171,11 @@ class Confinement:
 
     @contextmanager
     def lift(self, *, loads: bool = True) -> Iterator[None]:
-        """Confine nothing inside the `with`; `loads`: instances may be loaded in it."""
+        """Suspend confinement inside the `with`.
+
+        Args:
+            loads: whether instances may be loaded inside it.
+        """
         self._unconfined_blocks += 1
         self.may_have_foreign |= loads
         try:
@@ -253,7 +257,7 @@ class Confinement:
             UnconfinedError: it is an SQL expression.
         """
         if isinstance(value, ClauseElement):
-            raise UnconfinedError(f"an expression for {what}", "leave it out: it is filled in")
+            raise UnconfinedError(f"an expression for {what}", "omit the column; it is set")
         value = to_column_type(column, value)
         if value != self.owner_value(column):
             raise ForeignRowError(what, self.ref_of(column, value), named=True)

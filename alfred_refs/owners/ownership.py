@@ -148,7 +148,7 @@ def _read_mapper(
         else:
             raise OwnershipError(
                 f"{class_.__name__} has no column or relationship {name!r}",
-                "name the attribute that has the owner, or leads to the row that decides",
+                "name a column that holds the owner, or a relationship to an owned row",
             )
 
 
@@ -186,7 +186,7 @@ def _by_relationship(
     if relationship.direction is not RelationshipDirection.MANYTOONE:
         raise OwnershipError(
             f"{relationship} is not many-to-one",
-            "name the relationship to the one row that decides",
+            "name a many-to-one relationship to the row that has the owner",
         )
     pairs = [
         (cast("Column[Any]", ours), cast("Column[Any]", theirs))

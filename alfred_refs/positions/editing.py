@@ -253,7 +253,7 @@ class Place:
         parent: the item or root that contains the list.
         number: its position in the list, from 1.
         depth: the number of lists around that list.
-        level: the level of that list.
+        level: how that list is stored, in rows or in a document.
     """
 
     parent: Item

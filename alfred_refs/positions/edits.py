@@ -469,7 +469,7 @@ def _contradictions(resolved: Sequence[_ResolvedEdit]) -> Iterator[Conflict]:
         for ancestor in dict.fromkeys(each.ancestors):
             if ancestor in lost:
                 outer, how = lost[ancestor]
-                fact = f"{_words(each.path)} is inside of {_words(outer.path)}, which is {how}"
+                fact = f"{_words(each.path)} is inside {_words(outer.path)}, which is {how}"
                 yield Conflict("under_removed", (outer.number, each.number), fact)
 
 

@@ -164,7 +164,7 @@ def _row_level(mapper: Mapper[Any], relationship: RelationshipProperty[Any]) -> 
     if relationship.direction is not RelationshipDirection.ONETOMANY or relationship.viewonly:
         raise ListError(
             f"{name} is not a writable one-to-many relationship",
-            "edit one; for a many-to-many, that to the association class",
+            "use a one-to-many relationship; for a many-to-many, the one to its association class",
         )
     collection: Any = (relationship.collection_class or list)()
     if relationship.lazy in _WITHOUT_LOADED_ROWS or not isinstance(collection, list):
@@ -296,11 +296,11 @@ def read_tree(
         row: the instance that owns the outermost list.
         levels: the result of `levels_of`.
         lock: whether to lock the row and all rows in its lists until the transaction ends.
-        repair: whether to take rows with equal or missing positions in the order of their keys.
+        repair: whether to order rows whose positions are equal or missing by their keys.
 
     Raises:
-        ListError: such rows exist and `repair` is not set, the row does not exist, or its lists
-            have rows of another owner.
+        ListError: positions are equal or missing and `repair` is false, the row does not exist or
+            cannot be locked, or its lists have rows that the session's owner cannot see.
     """
     # `populate_existing` below overwrites pending changes of loaded rows
     session.flush()

@@ -8,7 +8,7 @@
 >>> asyncio.run(lines_of("recipe_1"))
 ['line_1', 'line_2']
 
-Attributes are read outside of any `await`, where no I/O is possible. So refs are minted in the
+Attributes are read outside any `await`, where no I/O is possible. So refs are minted in the
 awaited call that fetches or flushes their keys, even if no attribute is read. A ref that is
 assigned and not cached in this process waits as a string for the next flush.
 

@@ -130,7 +130,7 @@ class UuidAttribute(RefAttribute):
                 return value
             return boundary.refs_by_number[self][value.int]
         except (KeyError, AttributeError):
-            pass  # any other case, outside of the `except` as above
+            pass  # any other case, outside the `except` as above
         return super().__get__(instance, owner)
 
 

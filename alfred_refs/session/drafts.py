@@ -151,8 +151,8 @@ class Builder:
             if "is not populated" not in str(error):
                 raise
             raise DraftContentError(
-                f"a row in field {name!r} of a draft lacks the value that is its dictionary key",
-                "give it that value",
+                f"a row in field {name!r} of a draft has no value for the key of the dictionary",
+                "give the row a value for the attribute that keys the dictionary",
             ) from None
         self._related.add((id(instance), name, id(other)))
         backs = sqla.reverse_of(relationship)
@@ -460,7 +460,7 @@ class DraftSaving:
         """Return the error for a draft that another session has saved, if one was.
 
         Both rows have the same key, so the table has refused the second. The transaction is over
-        by then, and the first row is looked up outside of it.
+        by then, and the first row is looked up outside it.
         """
         refs = [
             ref
@@ -486,7 +486,7 @@ class SessionRows:
         self._entities = entities
 
     def are_committed(self, pairs: Iterable[EntityKey]) -> bool:
-        """Return whether no transaction outside of the session can roll the rows back."""
+        """Return whether no transaction outside the session can roll the rows back."""
         session = self._session()
         mappers = [self._mapper(entity) for entity in by_entity(pairs)]
         binds = [session.get_bind(m) for m in mappers if session is not None and m is not None]

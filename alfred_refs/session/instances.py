@@ -188,7 +188,7 @@ class PendingRefs:
 
     @contextmanager
     def keys_during_merge(self, states: Iterable[State]) -> Iterator[None]:
-        """Put keys in place of refs inside the `with`, in instances that are merged."""
+        """Replace refs with keys in merged instances inside the `with`; restore them after it."""
         values = [value for state in states for value in self.unresolved_values(state)]
         self._set(self._with_keys(values))
         try:
@@ -232,7 +232,7 @@ class PendingRefs:
         return [state for state in self._states if state.session_id == self._session]
 
     def _with_keys(self, values: Iterable[AttributeValue]) -> list[tuple[State, str, Any]]:
-        """Return attributes with keys in place of refs: at most one round trip."""
+        """Resolve the refs in attribute values; this takes at most one round trip."""
         values = list(values)
         keys = self._keys_of([(each.column, each.value) for each in values])
         return [(v.state, v.name, with_keys(v.column, v.value, keys)) for v in values]
@@ -413,7 +413,7 @@ class LoadedInstances:
         return [*dict.fromkeys(states_of([*self._known, *self.new]))]
 
     def make_new(self, states: Iterable[State]) -> None:
-        """Replace all instances by these, as if they were just loaded."""
+        """Forget all instances, and track these as newly loaded ones."""
         self._known.clear()
         self.new[:] = [state.obj for state in states]
 
@@ -569,7 +569,7 @@ class Boundary:
         self.in_flush = True
 
     def end_flush(self) -> None:
-        """Show refs again; does nothing outside of a flush."""
+        """Show refs again; does nothing outside a flush."""
         if self.in_flush:
             self.in_flush = False
             self.renderers, self.refs_by_number = self._kept
@@ -670,8 +670,9 @@ class Boundary:
     def leave(self, state: State) -> None:
         """Note that an instance has no row: rolled back, deleted, or expunged before its flush.
 
-        It may still have the key of that row. That gets a ref when the attribute is read, and not
-        together with other keys: the ref would be known, with a label, though nobody has seen it.
+        Its attributes may still hold the key of that row. Such a key is minted only when the
+        attribute is read. If it were minted together with other keys, the conversation would have
+        a ref, with a label, that nobody has seen.
         """
         self._rowless.add(state)
         self._has_rowless = True

@@ -284,8 +284,8 @@ class VisibleRefs:
     """Selects the refs that an error may suggest to an owner.
 
     Args:
-        session: which has an owner; not kept alive.
-        confinement: restricts it to the owner's rows.
+        session: a session with an owner; referenced weakly.
+        confinement: the confinement of the session.
     """
 
     def __init__(self, session: Session, confinement: Confinement) -> None:

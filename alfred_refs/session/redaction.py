@@ -354,7 +354,11 @@ class ColumnCatalogue:
         )
 
     def of_parameter(self, name: str | None, statement: str | None) -> Meaning:
-        """Return the column that a parameter is compared with or stored in, by its name."""
+        """Guess from a parameter's name and the statement's tables whether its value is a key.
+
+        A name such as `recipe_id_1` belongs to column `recipe_id`. A name that belongs to no
+        column is `UNKNOWN`.
+        """
         words = set(re.findall(r"\w+", statement or ""))
         tables = [table for table in self._tables if table.name in words]
         while name:

@@ -147,8 +147,8 @@ class RefSession(sqla.HookedSession):
             owner = ownership.of(owner)
         if not isinstance(owner, Owner | None):
             raise OwnershipError(
-                f"the owner of a session is a {type(owner).__name__}",
-                "pass ownership.of(...), which also knows the owner of each row",
+                f"owner= is a {type(owner).__name__}, not an Owner",
+                "pass ownership.of(key), or pass ownership= too",
             )
         if isinstance(conversation, str):
             if registry is None:

@@ -91,8 +91,8 @@ class _Record:
         after: whether it exists after the last.
         labels: the labels that writes have changed.
         drafts: the drafts that were inserted, with the keys of their rows.
-        activity: kept for prompts.
-        has_writes: whether rows were written, kept in `activity` or not.
+        activity: the activity to store for prompts.
+        has_writes: whether any rows were written, even if `activity` does not include them.
         undo: called if it is rolled back.
         is_committed: whether it was committed or released.
     """

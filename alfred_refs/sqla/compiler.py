@@ -528,7 +528,7 @@ class _ConfiningCompiler:
         return super().visit_extract(extract, **options)  # type: ignore[misc]
 
     def get_statement_hint_text(self, hint_texts: Iterable[str]) -> Any:
-        if any(hint_texts):  # rendered after the criteria, outside of all parentheses
+        if any(hint_texts):  # rendered after the criteria, outside all parentheses
             raise self._rules.refuse("a hint")
         return super().get_statement_hint_text(hint_texts)  # type: ignore[misc]
 

@@ -246,8 +246,8 @@ def _mark_load_errors(chunks: Iterator[Rows]) -> Iterator[Rows]:
 def is_in_load(error: Exception) -> bool:
     """Return whether an exception was raised while the ORM made rows or instances.
 
-    So do types of the application for values that they cannot read, an `Enum` for one that it does
-    not have, and mutable types for a document of another form.
+    For example: a custom type cannot read a stored value, an `Enum` has no member of that name, or
+    a mutable type gets a document of another form.
     """
     return _IN_LOAD in vars(error)
 

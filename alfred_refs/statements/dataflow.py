@@ -214,8 +214,8 @@ class Flow:
         keys: key columns that it may come from, unchanged.
         parameters: parameters that it may come from, unchanged.
         data: plain columns that it may come from; `None` for a computed value.
-        derived_keys: key columns that something else is computed from.
-        derived_parameters: parameters that something else is computed from.
+        derived_keys: key columns that it is computed from.
+        derived_parameters: parameters that it is computed from.
     """
 
     keys: tuple[KeySource, ...] = ()
@@ -236,7 +236,7 @@ class Flow:
         )
 
     def unnested(self, levels: int = 1) -> Flow:
-        """Return the flow of the items of these arrays, or with -1 of arrays of these values."""
+        """Return the flow of an array's items; with `levels=-1`, of an array of the values."""
         return replace(
             self,
             keys=tuple(replace(key, depth=key.depth - levels) for key in self.keys),

@@ -320,7 +320,7 @@ def _check_anonymous_names(
 
     def refuse(name: str, *_: object) -> NoReturn:
         raise UntranslatableError(
-            f"a string is given as parameter {name!r}, a name that SQLAlchemy makes",
+            f"a string is passed as parameter {name!r}, whose name SQLAlchemy generated",
             "put the value into the statement, or give the parameter a name by bindparam()",
         )
 
@@ -620,5 +620,5 @@ def _check_raw(value: Any, column: RawColumn) -> None:
 def _wrong_form(column: KeyColumn, fact: str) -> UntranslatableError:
     return UntranslatableError(
         f"{fact} in key column {column.name}",
-        "give one ref for one key, and a list of refs to in_() or to a column of lists",
+        "pass one ref, or for in_() or an array column a list of refs",
     )

@@ -223,12 +223,13 @@ def check_loaded(rows: Sequence[Any], keys: Container[int], entities: Entities) 
     """Check rows that a `text()` has loaded, and return them.
 
     Args:
-        rows: of instances and values.
-        keys: the positions of values that are shown as refs.
+        rows: rows of instances and values.
+        keys: the positions of the values that are shown as refs.
         entities: the application's entities, for the key attributes of instances.
 
     Raises:
-        UntranslatableError: data may be a key. An instance that has it is expired.
+        UntranslatableError: a value outside key columns looks like a UUID. If it is an
+            attribute of an instance, that instance is expired first.
     """
     for row in rows:
         for position, value in enumerate(row):

@@ -15,7 +15,7 @@ to the first way.
 
 >>> include_name("alfred_refs_mapping", "table", {})
 False
->>> with revision():  # inside of the upgrade() of a revision of the application's
+>>> with revision():  # inside the upgrade() of a revision of the application's
 ...     hand_over("0006")
 >>> with engine.connect() as connection:
 ...     current_revision(connection)

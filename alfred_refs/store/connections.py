@@ -19,7 +19,7 @@ How statements travel:
 - statements that write go together, in a short transaction that sets what it needs. psycopg sends
   all of it, from BEGIN to COMMIT, in one pipeline: one round trip. psycopg2, asyncpg, and psycopg
   on a libpq older than 14 wait for each statement;
-- with an asynchronous engine the same methods run inside of `AsyncSession.run_sync`, and wait by
+- with an asynchronous engine the same methods run inside `AsyncSession.run_sync`, and wait by
   SQLAlchemy's greenlet.
 
 How errors come out: what a driver, a dialect or the pool raises becomes one of the `Registry...`
@@ -184,7 +184,7 @@ def _is_of_a_value(error: Exception) -> bool:
 
 
 class OwnEngine:
-    """An engine on a pool of the store's own, made from the application's at its first use.
+    """An engine with a separate pool for the store, created on first use.
 
     It is closed with the application's engine, and by `release`. It does not refer to the store,
     which can be collected while the application's engine lives.
@@ -210,10 +210,10 @@ class OwnEngine:
         return self._get()[0]
 
     def _get(self) -> tuple[Engine, TimeLimits]:
-        """Return what this process uses: a forked one must not use its parent's sockets.
+        """Return the engine and the limits of this process.
 
-        If two threads make the first one at the same time, both get the same; the other one has
-        not connected yet.
+        A forked process has its own, because it must not use its parent's sockets. If two threads
+        create an engine at the same time, both get the same one; the other was never connected.
         """
         process = os.getpid()
         made = self._by_process.get(process)
@@ -248,7 +248,7 @@ class OwnEngine:
         ):
             result = self._attempt(work)
         if isinstance(result, Fault):
-            # Not raised inside of `except`: the driver's error, which prints keys, would become
+            # Not raised inside `except`: the driver's error, which prints keys, would become
             # its context.
             raise result.error
         return result
@@ -571,7 +571,7 @@ class TimeLimits:
 
     @contextmanager
     def start(self, *, in_event_loop: bool = False) -> Iterator[TimeLimit]:
-        """Return a context manager that limits the work inside of it.
+        """Return a context manager that limits the work inside it.
 
         Args:
             in_event_loop: whether the work awaits its driver.

@@ -117,9 +117,9 @@ def _delete_rows(table: Table, condition: str) -> Executable:
 
 
 def _leave_counters(condition: str) -> Executable:
-    """Return the statement that keeps the numbers of forgotten conversations.
+    """Return the UPDATE that keeps the counters of conversations that are being forgotten.
 
-    The table's name is removed: a new conversation of the same id may use other tables.
+    It removes the table's name, because a new conversation with the same id may use other tables.
     """
     return typed_text(f"""
         UPDATE alfred_refs_counter SET forgotten = last, left_at = now(), table_name = NULL

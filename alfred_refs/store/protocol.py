@@ -96,7 +96,7 @@ class Store(Protocol):
 
     @property
     def is_async(self) -> bool:
-        """Whether methods must be called inside of `AsyncSession.run_sync`."""
+        """Whether methods must be called inside `AsyncSession.run_sync`."""
         ...
 
     def create_tables(self) -> None:

@@ -351,7 +351,7 @@ def current_revision(connection: Connection, schema: str | None = None) -> str |
 
 
 def revision_of_tables(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision by the columns of the tables, however they are migrated."""
+    """Derive the revision from the columns that the tables have; `None` if there are none."""
     inspector = inspect(connection)
     for script in reversed(revisions()):
         table, column = script.module.adds
@@ -461,7 +461,7 @@ def postgres_url(url: str | URL) -> URL:
         raise _invalid_url()
     if url.get_backend_name() not in ("postgres", "postgresql"):
         raise SetupError(
-            f"the registry is kept in PostgreSQL, and the URL is one of {url.drivername!r}",
+            f"the registry needs PostgreSQL, but the URL is for {url.drivername!r}",
             "give a URL that starts with postgresql://",
         )
     return url.set(drivername=_PSYCOPG) if url.drivername in _WITHOUT_SYNC_DRIVER else url

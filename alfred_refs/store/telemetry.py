@@ -258,7 +258,7 @@ class EventSource(event.EventTarget):
 class RegistryEvents(event.Events[EventSource]):
     """The events of a registry, for `event.listen(registry, name, listener)`.
 
-    Listeners run in the thread that does the work, after the round trip and outside of locks.
+    Listeners run in the thread that does the work, after the round trip and outside locks.
     They must be quick, and must not use the registry.
 
     Example:

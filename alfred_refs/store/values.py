@@ -249,12 +249,12 @@ class DraftEdit:
     """New content for a draft.
 
     Attributes:
-        ref: of the draft.
-        content: a JSON object, as text, that replaces the draft's.
-        label: a new label; `None` leaves it as it is.
-        version: the version that was read, or `None` for any. A draft of another version is not
-            changed, unless it is the next one with this content already: a caller whose
-            connection was lost may repeat the edit.
+        ref: the ref of the draft.
+        content: the new content, a JSON object as text.
+        label: the new label; `None` does not change it.
+        version: the version that was read; `None` for any. A draft with another version is not
+            changed. An edit may be repeated after its connection was lost: if the draft has the
+            next version and this content already, that is not an error.
 
     Example:
         >>> from alfred_refs.testing import MemoryStore

@@ -41,7 +41,7 @@ A call passes through these modules, in this order:
 | `preconditions` | checks before a write: `expect`, labels, new rows that contradict themselves |
 | `call` | one call: transaction, session, resolved refs, activity |
 | `reading` | `db_read`, and the rows of prompts |
-| `exact` | dates and times outside of Python's range, as text |
+| `exact` | dates and times outside Python's range, as text |
 | `query` | statements of `db_read`: order, cursors, totals |
 | `writing` | `db_create`, `db_update`, `db_delete` |
 | `cascades` | other rows that a delete or an update changes |

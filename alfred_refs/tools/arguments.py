@@ -161,7 +161,7 @@ def repair_arguments(arguments: Any) -> Any:
     """Return arguments as JSON, without NUL characters.
 
     Raises:
-        ToolError: a text is not Unicode, or has a NUL character outside of data; the values are
+        ToolError: a text is not Unicode, or has a NUL character outside data; the values are
             nested too deep, too long or too many; or a value is not JSON.
     """
     return Repair().value(arguments)
@@ -311,7 +311,7 @@ class Repair:
             if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
                 raise _too_large()
             return value
-        raise invalid_arguments(f"a value of type {type(value).__name__} is no JSON")
+        raise invalid_arguments(f"a value of type {type(value).__name__} is not JSON")
 
     def _convert(self, value: Any, type_: ArgumentType) -> Any:
         """Return the value of JSON text; a list for one object."""
@@ -359,7 +359,7 @@ class Repair:
 
     def _text(self, text: Any, path: Path) -> str:
         if not isinstance(text, str):
-            raise invalid_arguments("a name of a field is no text")
+            raise invalid_arguments("the name of a field is not a string")
         self._characters += len(text)
         if self._characters > MAX_CHARACTERS:
             raise over_budget("characters", MAX_CHARACTERS, _IN_SEVERAL_CALLS)
@@ -687,7 +687,7 @@ class ListEdit(_Arguments):
     path: Annotated[list[_Position], Field(min_length=1)] | None = Field(
         default=None,
         description="positions, from 1, before the call; for 'add' the last one is the new place. "
-        "[2, 3]: the third inside of the second",
+        "[2, 3]: the third inside the second",
     )
     ref: str | None = Field(default=None, description="of an item that is a row, without path")
     to: _Position | Annotated[list[_Position], Field(min_length=1)] | None = Field(
@@ -744,7 +744,7 @@ class DbEditList(_Arguments):
     )
     name: str = Field(
         alias="list",
-        description="its name; with dots, lists inside of its items",
+        description="its name; with dots, lists inside its items",
     )
     edits: list[ListEdit] = Field(default=[], description="their order makes no difference")
     preview: Annotated[bool, Field(strict=True)] = Field(
@@ -839,7 +839,7 @@ def validate_arguments(
     if model is None:
         raise unknown_tool(str(tool), [*tool_names])
     if not isinstance(given, dict):
-        raise invalid_arguments("they are no object")
+        raise invalid_arguments("they are not an object")
     for place in _draft_fields(given, model) if not drafts else ():
         raise invalid_arguments(_NO_FIELD, place)
     try:

@@ -726,7 +726,7 @@ class BoundToolset:
             return
         if not in_greenlet():
             raise SetupError(
-                "a method for people was called on a toolset with asynchronous sessions",
+                "a toolset with asynchronous sessions was called outside an awaited call",
                 "await the same method of desk.aio",
             )
         sync: RefSession = self.sessions(**given).sync_session

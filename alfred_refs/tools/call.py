@@ -199,7 +199,7 @@ def _begin_transaction(
 
 def _transaction_ended() -> SetupError:
     return SetupError(
-        "the transaction of a call was committed or rolled back inside of it",
+        "the transaction of a call was committed or rolled back inside it",
         "leave that to the toolset; a hook uses session.begin_nested() for a part, and raises a "
         "ToolError to refuse the call",
     )
@@ -292,7 +292,7 @@ def check_hooks(hooks: Mapping[type[Any], Any]) -> dict[type[Any], Sequence[Hook
     for model, value in hooks.items():
         if not isinstance(value, Sequence) or not all(isinstance(h, Hooks) for h in value):
             raise SetupError(
-                f"the hooks of {model.__qualname__!r} are no list of Hooks",
+                f"the hooks of {model.__qualname__!r} are not a list of Hooks",
                 "give instances of classes that inherit from Hooks, in a list",
             )
     return dict(hooks)
@@ -360,7 +360,7 @@ class Setting:
             for name in (name for each in hooks for name in each.fills):
                 if name not in inspect(model).mapper.column_attrs:
                     raise SetupError(
-                        f"a hook of {model.__qualname__!r} fills {name!r}, which is no column",
+                        f"a hook of {model.__qualname__!r} fills {name!r}, which is not a column",
                         "name attributes in fills, in a list: fills = ['position']",
                     )
 
@@ -570,7 +570,7 @@ class Call:
     def read_values(
         self, statement: Select[Any], model: type[Any], options: Iterable[ExecutableOption] = ()
     ) -> list[Sequence[Any]]:
-        """Return the rows of a SELECT of columns; values outside of Python's types are texts."""
+        """Return the rows of a SELECT of columns; values outside Python's types are texts."""
         types = [each.type for each in statement.selected_columns]
         if is_exact_on(self.session, model):
             statement = select_exactly(statement)

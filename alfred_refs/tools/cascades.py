@@ -226,12 +226,12 @@ class Edge:
 
 
 def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -> Iterator[Edge]:
-    """Yield the edges to a class, or to a table without a class.
+    """Yield the foreign keys and relationships through which a delete affects other rows.
 
     Args:
-        mapper: the mapper of the class.
-        table: the table of the rows.
-        by_orm: whether the unit of work, not the database, deletes them.
+        mapper: the mapper of the deleted rows; `None` if no class is mapped to their table.
+        table: the table of the deleted rows.
+        by_orm: whether the unit of work deletes them; otherwise the database does.
     """
     written = _written_relationships(mapper) if by_orm else []
     covered = set[RelationshipProperty[Any]]()
@@ -474,7 +474,7 @@ class AffectedRow:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The table and primary key."""
+        """The base class and primary key; without a class, the table and primary key."""
         if self.mapper is None:
             return self.table, self.key
         return self.mapper.identity_key_from_primary_key(self.key)[:2]

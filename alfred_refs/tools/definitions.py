@@ -91,7 +91,7 @@ _HOW_TO_DRAFT = (
     "'{entity} ref': a text such as '{entity}_1', as rows show it."
 )
 _HOW_TO_NEST = (
-    " 'inside': new rows may be given inside of the row, under this name; they need no ref of it."
+    " 'inside': new rows may be given inside the row, under this name; they need no ref of it."
     " Refs of existing rows may stand there too."
 )
 
@@ -119,7 +119,7 @@ def description_of(
 def description_of_drafts(
     tables: Iterable[ToolTable], filled: Callable[[ToolTable], Collection[str]]
 ) -> str:
-    """Return what drafts of tables may contain, with the tables of rows inside of them.
+    """Return what drafts of tables may contain, with the tables of rows inside them.
 
     Args:
         tables: the tables.
@@ -418,7 +418,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
     given = inline(_with_draft_notes(arguments_schema(tool), drafts=setting.drafts))
     schema = _small(_lean(given))
     fields = schema["properties"]
-    # the description is in the definition, outside of the schema
+    # the description is in the definition, outside the schema
     del schema["description"]
     if tool == "db_delete" and "db_update" in names_of(setting.tables):
         fields["expect"]["description"] = "as in db_update"
@@ -444,7 +444,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
 def filter_kinds(tool: str, setting: Setting) -> list[Schema]:
     """Return the schemas of all kinds of filters of a tool, for a prompt.
 
-    Filters inside of groups are `{"$ref": "#/$defs/Filter"}`.
+    Filters inside groups are `{"$ref": "#/$defs/Filter"}`.
     """
     kinds = arguments_schema("db_read")["$defs"]
     clause, *groups = (_lean(kinds[kind]) for kind in FILTER_KINDS)
@@ -708,7 +708,7 @@ class FunctionTool:
             BadRefError: a ref cannot be used.
         """
         if not isinstance(given, dict):
-            raise invalid_arguments("they are no object")
+            raise invalid_arguments("they are not an object")
         tables = call.setting.tables
         required: RequiredRefs = []
         given = decode_values(given, tables, call.conversation)
@@ -816,7 +816,7 @@ def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
     except NameError as error:
         raise SetupError(
             f"the types of the tool {tool_name!r} cannot be read: {error}",
-            "import what they name where the module is loaded, outside of TYPE_CHECKING",
+            "import what they name where the module is loaded, outside TYPE_CHECKING",
         ) from None
 
 

@@ -164,7 +164,7 @@ def check_draft_class(table: ToolTable, drafts: Iterable[Draft], tables: ToolTab
         if not is_draft_of(table, draft):
             own = tables.of_model(class_of(table.model, draft.content))
             raise invalid_content(
-                f"{draft.ref!r} is no draft of a row of {table.name!r}; nothing was changed",
+                f"{draft.ref!r} is not a draft of a row of {table.name!r}; nothing was changed",
                 "leave it as it is" if own is None else f"save it as a row of {own.name!r}",
             )
 
@@ -364,7 +364,7 @@ class DraftMaker:
         except SetupError:
             raise invalid_content(
                 f"rows of {table.name!r} cannot be drafts of their own",
-                "give them inside of what they belong to, or create them without 'draft'",
+                "give them inside what they belong to, or create them without 'draft'",
             ) from None
 
 

@@ -166,7 +166,7 @@ def unordered_list(name: str, fact: str, *, is_seen: bool) -> ToolError:
 
 def fixed_item(name: str) -> ToolError:
     """Report that rows of a list cannot be moved to another row."""
-    message = f"items of {name!r} cannot leave the row that they are in; move them inside of it"
+    message = f"items of {name!r} cannot leave the row that they are in; move them inside it"
     return ToolError("fixed_item", message, list=name)
 
 
@@ -248,7 +248,7 @@ def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> To
         "same table, filters and order, or read again from the start without one"
     )
     if gone is not None or changed is not None:
-        fate = "is not there any more" if changed is None else "has changed since"
+        fate = "can no longer be found" if changed is None else "has changed since"
         fact = f"{gone or changed!r}, the row where the last answer ended, {fate}"
         message = f"{fact}; read again from the start without cursor"
     return ToolError("invalid_cursor", message)
@@ -386,8 +386,8 @@ def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
     """Report that two rows have the same label, so it does not identify one of them."""
     return ToolError(
         "ambiguous_label",
-        f"{ref!r} and {other!r} are both {label!r}; nothing was changed; say which by values by "
-        f"column in {field!r} that tell them apart, in place of the label",
+        f"{ref!r} and {other!r} both have the label {label!r}; nothing was changed; instead of "
+        f"it, give values by column in {field!r} that tell them apart",
         refs=[ref, other],
         label=label,
         fields=[field],

@@ -101,11 +101,11 @@ _REF_CODES: Mapping[type[BadRefError], str] = {
 
 # SQLSTATE of a refused value or an exceeded limit -> the fact
 _FACTS: Mapping[str, str] = {
-    "22000": "a value is one that either Python or the database has not, as an infinite date",
+    "22000": "Python or the database has no such value, for example an infinite date",
     "22001": "a text is longer than its column",
-    "22003": "a number is greater or smaller than its column can have",
-    "22007": "a date or time is none",
-    "22008": "a date or time is beyond what the database can have",
+    "22003": "a number is out of the range of its column",
+    "22007": "a date or time is invalid",
+    "22008": "a date or time is out of range",
     "22021": "a text has characters that the database cannot have",
     "22P05": "a text has characters that the database cannot have",
     "22025": "a pattern ends in its escape character",
@@ -146,7 +146,7 @@ def _refused_by_class(error: BaseException, tool: str, table: str) -> ToolError:
     """Return the tool error for values that the application refuses, with its message."""
     code, fact = "invalid_value", f"a row of {table!r} cannot have these values"
     if tool == "db_delete":
-        code, fact = "check_failed", f"a rule of {table!r} forbids to delete this; it is kept"
+        code, fact = "check_failed", f"a rule of {table!r} forbids this; the row is kept"
     return ToolError(code, f"{fact}: {error}" if str(error) else fact, table=table)
 
 

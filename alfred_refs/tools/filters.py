@@ -326,7 +326,7 @@ class _Binder:
         is_ref = column is not None and column.key is not None and not column.key.array
         if negated and is_ref and "" in texts:
             raise invalid_filter(
-                clause.field, "says which row it is not by an empty text", "give a ref, or null"
+                clause.field, "excludes a row by an empty string", "give a ref, or null"
             )
         takes_refs = column is None or column.entity is not None
         refs = tuple(filter(None, texts)) if takes_refs else ()
@@ -376,13 +376,13 @@ def _misplaced_search(clause: FilterClause) -> ToolError:
         )
     return invalid_filter(
         clause.field,
-        "stands inside a group or a path, or in a write, where it cannot be answered",
+        "is inside a group or a path, or in a write, where search by meaning is not possible",
         "give it once, directly in the filters of db_read",
     )
 
 
 def _row_refs(clause: FilterClause, table: ToolTable) -> list[str]:
-    """Return the refs that a condition on rows with a composite key names: at least one."""
+    """Return the refs in a filter on rows with a composite key; there is at least one."""
     if clause.op not in _REF_OPERATORS:
         raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
     _check_value(clause)
@@ -529,7 +529,7 @@ _STEPS = Budget(
     "refs",
 )
 _PATH = Budget("names in a path", 5, "begin at a table that is nearer")
-_GROUPS = Budget("groups of filters inside of each other", 10, "nest them less")
+_GROUPS = Budget("groups of filters inside each other", 10, "nest them less")
 # one statement each, with as many rows as `Limits` allows
 _RELATED = Budget("relationships in its columns", 16, "read their rows from their own tables")
 _NAMES = Budget("names in its columns", 200, "name each column once, or leave columns out")

@@ -370,7 +370,7 @@ def nestable(table: ToolTable) -> list[str]:
 
 
 def _nested_content(table: ToolTable, name: str, value: Any, *, stored: bool) -> Any:
-    """Return nested content of a draft, checked by the table of the related rows."""
+    """Check the content of one relationship of a draft, and return it normalized."""
     is_list = bool(table.relationship(name).uselist)
     if value is not None and isinstance(value, list) is not is_list:
         expected = "a list of objects or refs" if is_list else "an object, or a ref"
@@ -615,8 +615,8 @@ def _decode_mark(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
 def _cut_text_error(field: str) -> ToolError:
     return invalid_value(
         field,
-        "no text with the mark of a cut, which is not all that is stored: leave it out, or give a "
-        f"text of your own{_LITERALLY}",
+        "no text with the mark of a cut, as more is stored: leave the field out, or "
+        f"give a complete text{_LITERALLY}",
     )
 
 
@@ -882,8 +882,8 @@ class Batch:
         if sorted(place for place, _ in records) != [*range(len(self.rows))]:
             raise SetupError(
                 f"a hook of {self.table.model.__qualname__!r} changed how many records there are, "
-                "and some are drafts, inside of other rows, or have rows inside",
-                "have it change the records, or refuse the call with a ToolError",
+                "but some records are drafts, are nested, or have nested rows",
+                "change the records only, or refuse the call with a ToolError",
             )
         for place, record in records:
             self.rows[place].values.clear()

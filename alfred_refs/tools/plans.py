@@ -144,7 +144,7 @@ class Plan(BaseModel):
         others: the number of changed rows in unlisted tables, by action.
         notes: the notes of the application's hooks.
         lasting: descriptions of effects that an undo cannot revert.
-        unseen: descriptions of statements that may change rows outside of the plan, such as SQL as
+        unseen: descriptions of statements that may change rows outside the plan, such as SQL as
             text.
         token: a digest of the effect; empty for reads, and for calls that only change drafts.
         refusal: the error that the model gets instead of an answer; nothing is changed then.

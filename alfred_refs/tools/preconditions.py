@@ -206,7 +206,7 @@ def differing_values(
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Return whether values are equal; NumPy arrays compare element by element."""
+    """Return whether two values are equal; arrays with several elements never are."""
     try:
         return bool(one == other)
     except ValueError:

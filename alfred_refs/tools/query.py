@@ -513,7 +513,7 @@ def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:
         remedy = "use 'count(*)', with a filter 'is_not_null' if rows without one do not count"
         raise invalid_total(name, "counts values, and rows are counted", remedy)
     if function not in _FUNCTIONS:
-        raise invalid_total(name, "is no total", _KNOWN_TOTALS)
+        raise invalid_total(name, "is not a total", _KNOWN_TOTALS)
     reasons = {each.name: _unfit_reason(function, each, table) for each in table.columns.values()}
     usable = [each for each, reason in reasons.items() if reason is None]
     if argument not in reasons:
@@ -534,9 +534,9 @@ def _unfit_reason(function: str, column: ToolColumn, table: ToolTable) -> str | 
     is_number = family == "number" and isinstance(stored, Integer | Numeric | Float)
     if family == "time" and not is_interval(type_):
         is_time = isinstance(stored, Date | DateTime | Time)
-        return None if function in _ORDERED and is_time else "dates or times, and no numbers"
+        return None if function in _ORDERED and is_time else "dates or times, not numbers"
     if not is_number and family != "time":
-        return "values that are no numbers"
+        return "values that are not numbers"
     decorated = undecorated_type(type_)
     is_own = isinstance(decorated, TypeDecorator) and not isinstance(decorated, Interval)
     return "values that only the application adds" if is_own and function not in _ORDERED else None

@@ -479,7 +479,7 @@ class Reader:
         return {draft.ref: draft for draft in islice(drafts, most)}
 
     def _drafts(self, reading: Reading, page: _Page) -> DraftRecords:
-        """Return the drafts to show, on this page or a later one."""
+        """Return the matching drafts that no earlier page has shown."""
         if reading.semantic is not None:
             raise invalid_filter(SEMANTIC, "has no answer for drafts", "leave it out")
         if reading.empty or reading.keys is not None or page.has_rows_before:

@@ -75,7 +75,7 @@ Places = Mapping[str | None, str]
 
 
 def places_in(column: Any, entities: Entities) -> Places:
-    """Return the places of integer keys in the documents of a column.
+    """Return the members of a column's JSON documents that hold integer keys, with their entities.
 
     Raises:
         KeyColumnError: the declared target is not a class or a single-column primary key.

@@ -191,7 +191,10 @@ class Request:
 
 
 def is_refused(answer: Answer) -> bool:
-    """Return whether an answer is an error, except for calls that waited, which are kept."""
+    """Return whether an answer is an error of a call that was not stored.
+
+    Calls that waited for a person are stored already.
+    """
     error = answer.get("error")
     return error is not None and error["code"] not in _KEPT_ALREADY
 

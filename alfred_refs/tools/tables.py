@@ -139,7 +139,7 @@ def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
         return attribute.parent.mapper, attribute.key
     except AttributeError:
         raise SetupError(
-            f"{said} lists {attribute!r}, which is no mapped attribute",
+            f"{said} lists {attribute!r}, which is not a mapped attribute",
             f"give attributes of the models: Toolset({said}=[Order.note])",
         ) from None
 
@@ -1099,7 +1099,7 @@ def _inherited_attributes(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
 
 
 def _last(column: Column[Any], equal: Mapping[Column[Any], Column[Any]]) -> Column[Any]:
-    """Follow equalities from a column to the last one."""
+    """Follow `equal` from a column to the base-most column that has the same value."""
     remaining = {**equal}
     while column in remaining:
         column = remaining.pop(column)

@@ -455,7 +455,7 @@ class Toolset:
             with preserve_transaction(session), chat.dry_run():
                 answer = self.supervise(session, request, planner)
         except DryRunDraftError:
-            return Plan(tool=request.tool, notes=["changes drafts only, which are no rows yet"])
+            return Plan(tool=request.tool, notes=["changes drafts only, which are not rows yet"])
         finally:
             del session.info[PLANNED]
         if "error" in answer:
@@ -536,7 +536,8 @@ class Toolset:
     ) -> list[Draft]:
         """Return drafts for a model, without hidden columns and keys.
 
-        At most three round trips to the registry; empty if the tools have no drafts.
+        The result is empty if the toolset does not use drafts. Otherwise this takes at most three
+        round trips to the registry.
 
         Args:
             conversation: the conversation.
@@ -569,7 +570,8 @@ class Toolset:
     ) -> list[str]:
         """Keep new rows as drafts, as `db_create` does, and return their refs.
 
-        Unlike in a call, required values must not be missing, except refs.
+        Unlike `db_create`, this checks that all required values are present, except refs and
+        values that hooks set.
 
         Args:
             session: a session in the conversation.
@@ -759,7 +761,7 @@ class Toolset:
         Args:
             tables: the model's names of the tables; `None` for all.
             drafts: whether to describe only what drafts may contain. Tables that cannot have
-                drafts are left out; those of rows inside of drafts are added.
+                drafts are left out; those of rows inside drafts are added.
 
         Raises:
             ToolError: a table does not exist.
@@ -800,7 +802,7 @@ class Toolset:
         owner = session.owner
         if self.ownership is not (None if owner is None else owner.ownership):
             raise SetupError(
-                "the toolset and the session do not go by the same Ownership",
+                "the toolset and the session do not have the same Ownership",
                 "make both with one: Toolset(..., owner=ownership), and "
                 "sessions(..., owner=ownership.of(user_id)); or neither",
             )

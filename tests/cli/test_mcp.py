@@ -448,7 +448,7 @@ def test_rows_are_called_as_the_command_says(bare_url: str) -> None:
     assert remarks[1] == "rows are called: people by last_name and first_name, products by price"
     assert names == {"Lovelace Ada", "Bob", "8.00"}
     assert (
-        "column 'people.last_name' is hidden, and a label"
+        "column 'people.last_name' is hidden but is a label"
         in run(
             *("--reflect", "--label", "people.last_name", "--hide", "people.last_name"),
             url=bare_url,

@@ -56,7 +56,7 @@ def test_a_command_without_a_database_is_misuse(command: str) -> None:
 
 
 UNUSABLE_URLS = {
-    "mysql://me:hunter2@db/app": "the registry is kept in PostgreSQL, and the URL is one of",
+    "mysql://me:hunter2@db/app": "the registry needs PostgreSQL, but the URL is for",
     "postgresql://me:hunter2": "the database's URL cannot be read; write postgresql://",
     "postgresql+nonesuch://me:hunter2@db/app": "the driver of 'postgresql+nonesuch' cannot",
     "postgresql://me:hunter2@127.0.0.1:1/app": "the registry's database 'app' cannot be",

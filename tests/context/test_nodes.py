@@ -249,7 +249,7 @@ def test_a_budget_is_for_the_rows() -> None:
         conversation.draft(Dish, {"name": f"Dish {n}"})
     context = Context(conversation, toolset=TOOLSET)
     for make in (context.understand, context.think):
-        assert "Left out for want of room" in make([], budget=60).parts["entities"]
+        assert "Left out to save space" in make([], budget=60).parts["entities"]
         with pytest.raises(ContextError, match="give at least"):
             make([], budget=1)
 

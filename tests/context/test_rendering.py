@@ -67,7 +67,7 @@ VIEW = ContextView(
 )
 
 ACT = """\
-These values are current, and shortened if they are long. Rows inside of others are without \
+These values are current, and shortened if they are long. Rows inside others are without \
 nulls. Others may change a row meanwhile: read it again before a change that depends on its values.
 
 Older, kept as names; read them for data:
@@ -89,7 +89,7 @@ Not listed, and some may be deleted: part (7)."""
 
 
 def test_those_who_act_are_told_refs_names_and_data() -> None:
-    """Nothing is said twice: neither a row's ref, nor its name, nor what it stands inside of."""
+    """Nothing is said twice: neither a row's ref, nor its name, nor what it stands inside."""
     assert render_view(VIEW, "act") == ACT
 
 
@@ -128,7 +128,7 @@ def test_a_budget_keeps_the_last_and_counts_the_rest() -> None:
     least = int(str(caught.value).rpartition(" ")[2])
     for budget in range(least, len(ACT)):
         told = render_view(VIEW, "act", budget, len)
-        hidden = re.search(r"want of room: (\d+)", told)
+        hidden = re.search(r"to save space: (\d+)", told)
         assert len(told) <= budget
         assert len(refs_in(told)) + (int(hidden[1]) if hidden else 0) == len([*VIEW.all()])
     assert refs_in(render_view(VIEW, "act", least + 50, len)) == {"gen_recipe_1"}
@@ -251,7 +251,7 @@ def test_of_older_rows_those_that_are_retained_and_exist_are_shown() -> None:
 
 
 def test_rows_in_each_others_lists_are_shown_once() -> None:
-    """The later one inside of the earlier one."""
+    """The later one inside the earlier one."""
     first, second = (
         CurrentRow(f"recipe_{n}", data={"n": n}, related={"near": [CurrentRow(f"recipe_{3 - n}")]})
         for n in (1, 2)

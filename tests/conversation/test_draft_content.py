@@ -310,7 +310,7 @@ def test_related_rows_are_inside_or_named(chat: Conversation) -> None:
         ({"like_id": 5}, "it takes a ref of pot, such as 'pot_1'"),
         ({"lids": {}}, "field 'lids' of a draft has related rows; give a list of objects"),
         ({"like": [{}]}, "field 'like' of a draft has related rows; give one object, or refs"),
-        ({"lids": [5]}, "field 'lids' of a draft has something else than related rows"),
+        ({"lids": [5]}, "field 'lids' of a draft has a value that is not a related row"),
         ({"lids": [{"handles": [{"number": "x"}]}]}, "field 'lids.handles.number' of a draft"),
         ({"kind": "pan"}, "field 'kind' names no class of 'Pot'"),
         ({f"x{KEY}": 1}, "'x<key>' is not a field"),
@@ -373,7 +373,7 @@ def test_a_draft_of_a_subclass_says_so(chat: Conversation) -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (Handle, "class 'Handle' cannot have drafts: its rows have no key of their own"),
+        (Handle, "class 'Handle' cannot have drafts: its primary key has several columns"),
         (Numbered, "its keys are GENERATED ALWAYS"),
         (Country, "its primary key has no default; give the primary key a default"),
     ],

@@ -21,7 +21,7 @@ HERBS = uuid.UUID("6a7de000-0000-4000-8000-000000000002")
 
 CHAT, OTHER = "chat-ann", "chat-ben"
 
-HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">{{ 7*7 }}\'"&'
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">{{ 7654321*3 }}\'"&'
 
 
 class Base(DeclarativeBase):

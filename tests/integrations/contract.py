@@ -81,7 +81,7 @@ NOT_JSON = {
     "code": "invalid_arguments",
     "message": f"{_FITS}: they are not valid JSON; {_LOOK}",
 }
-NO_OBJECT = {"code": "invalid_arguments", "message": f"{_FITS}: they are no object; {_LOOK}"}
+NO_OBJECT = {"code": "invalid_arguments", "message": f"{_FITS}: they are not an object; {_LOOK}"}
 NO_TABLE_GIVEN = {
     "code": "invalid_arguments",
     "message": f"{_FITS} at 'table': it is missing; {_LOOK}",

@@ -368,7 +368,7 @@ def test_a_text_given_by_the_key_of_a_parameter_is_refused(
     criterion: Any = Box.id == ref
     sent.clear()
 
-    with pytest.raises(UntranslatableError, match="a name that SQLAlchemy makes"):
+    with pytest.raises(UntranslatableError, match="whose name SQLAlchemy generated"):
         session.execute(select(Box).where(criterion), {criterion.right.key: "box_2"})
 
     assert sent == []

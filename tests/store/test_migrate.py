@@ -45,7 +45,7 @@ def test_malformed_url_is_not_repeated(given: str) -> None:
 
 def test_other_database_is_refused() -> None:
     """The registry is kept in PostgreSQL, and a URL of another database is refused as such."""
-    with pytest.raises(SetupError, match="the URL is one of 'mysql\\+pymysql'; give a URL that"):
+    with pytest.raises(SetupError, match="the URL is for 'mysql\\+pymysql'; give a URL that"):
         schema.migrate("mysql+pymysql://me:hunter2@db/app")
 
 

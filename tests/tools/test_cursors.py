@@ -129,7 +129,7 @@ def test_a_row_that_is_gone_cannot_be_looked_up(call: Call, tables: Engine, by_c
     delete_part(call, tables, ref, by_call)
     error = call("db_read", **asked, cursor=first["cursor"])["error"]
 
-    fact = f"{ref!r}, the row where the last answer ended, is not there any more"
+    fact = f"{ref!r}, the row where the last answer ended, can no longer be found"
     assert error["code"] == "invalid_cursor"
     assert error["message"] == f"{fact}; read again from the start without cursor"
 

@@ -116,7 +116,7 @@ def test_a_hook_fills_columns() -> None:
     class Odd(Hooks):
         fills = ("lid",)
 
-    with pytest.raises(SetupError, match="a hook of 'Serving' fills 'lid', which is no column"):
+    with pytest.raises(SetupError, match="a hook of 'Serving' fills 'lid', which is not a column"):
         Toolset(MODELS, hooks={Serving: [Odd()]})
 
 

@@ -199,9 +199,9 @@ def test_what_is_wrong_is_told(call: Call) -> None:
         ({"field": "name", "op": "ilike"}, "on 'name' has no value for 'ilike'"),
         ({"field": "_ref", "op": "="}, "on '_ref' has no value for '='"),
         (clause("id", "ilike", "%"), "cannot be 'ilike': the column has a ref of dish"),
-        (clause("id", "!=", ""), "says which row it is not by an empty text; give a ref, or null"),
-        ({"not": clause("id", "in", [""])}, "says which row it is not by an empty text"),
-        ({"not": clause("parts.dish_id", "=", "")}, "says which row it is not by an empty text"),
+        (clause("id", "!=", ""), "excludes a row by an empty string; give a ref, or null"),
+        ({"not": clause("id", "in", [""])}, "excludes a row by an empty string"),
+        ({"not": clause("parts.dish_id", "=", "")}, "excludes a row by an empty string"),
         (clause("alike", "!=", [""]), "the value given for 'alike' does not fit"),
         (clause("id", "!=", ["dish_1"]), "the value given for 'id' does not fit"),
     ]
@@ -231,7 +231,7 @@ def test_null_is_a_value_where_it_is_given(call: Call) -> None:
     ("wrong", "message"),
     [
         (FilterClause(field="id", op="!="), "has no value for '!='"),
-        (FilterClause(field="id", op="!=", value=""), "by an empty text"),
+        (FilterClause(field="id", op="!=", value=""), "by an empty string"),
         (FilterClause(field="nothing.name", op="=", value=1), "no column 'nothing'"),
     ],
 )

@@ -137,7 +137,7 @@ CONTRADICTIONS: list[tuple[list[Content], list[str]]] = [
         ["'gen_chest_1.drawers.1' and 'gen_chest_1.drawers.2' have the same key"],
     ),
     ([{"drawers": ["drawer_1", "drawer_2"]}], ["'drawer_1'", "'drawer_2'"]),
-    ([{"drawers": [{}]}], ["'drawers'", "lacks the value that"]),
+    ([{"drawers": [{}]}], ["'drawers'", "has no value for the key of the dictionary"]),
     (
         [{"knobs": ["knob_1"]}, {"knobs": ["knob_1"]}],
         ["'knob_1' in 'gen_chest_1.knobs'", "'knob_1' in 'gen_chest_2.knobs'"],

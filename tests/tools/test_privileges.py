@@ -102,4 +102,4 @@ def test_a_missing_privilege_is_an_error(call: Call) -> None:
         assert "other values" not in refused["error"]["message"]
     query = call("db_query", sql="SELECT secret FROM half_read")
     assert query["error"]["code"] == "invalid_sql"
-    assert "forbids" in query["error"]["message"]
+    assert "database role may not read" in query["error"]["message"]

@@ -261,16 +261,16 @@ def test_no_more_groups_are_shown_than_rows(session: RefSession) -> None:
 def test_what_is_no_total_is_told(call: Call, sent: list[str]) -> None:
     """With what there is instead; nothing is asked of the database."""
     cases: list[tuple[list[str], str]] = [
-        (["median(servings)"], "'median(servings)' in columns is no total; use 'count(*)', or"),
+        (["median(servings)"], "'median(servings)' in columns is not a total; use 'count(*)', or"),
         (["count(name)"], "use 'count(*)', with a filter 'is_not_null'"),
         (["sum(nme)"], "table 'dishes' has no column 'nme' to use here; use one of 'servings'"),
         (["sum(*)"], "has no column '*'"),
         (["sum(cuisine_id)"], "is of refs, which are names; use one of 'servings', 'rating'"),
         (["max(id)"], "is of refs, which are names"),
         (["min(alike)"], "is of refs, which are names"),
-        (["max(name)"], "is of values that are no numbers"),
-        (["sum(cooked_on)"], "is of dates or times, and no numbers"),
-        (["sum(extra)"], "is of values that are no numbers"),
+        (["max(name)"], "is of values that are not numbers"),
+        (["sum(cooked_on)"], "is of dates or times, not numbers"),
+        (["sum(extra)"], "is of values that are not numbers"),
         (["id", "count(*)"], "'id' in columns is each row's own, so that every group is one row"),
         (["tags", "count(*)"], "has more than one value a row, or none that are compared"),
         (["extra", "count(*)"], "group by 'name'"),

@@ -207,7 +207,7 @@ def literal_of(node: Any) -> tuple[int, str | None]:
     """Return which literal a node is, and the type of a number."""
     if not isinstance(node, exp.Literal):
         raise invalid_sql(
-            f"{describe_node(node)} stands where a number or text is needed", "write it out"
+            f"{describe_node(node)} is used where a number or a string is needed", "write it out"
         )
     marker, is_string = parts(node, "this", "is_string")
     return (string_number(marker), None) if is_string else number_of(marker)
@@ -217,13 +217,13 @@ def integer_of(node: Any, scope: Scope) -> int:
     """Return an integer that the statement itself depends on."""
     literal, kind = literal_of(node)
     if kind != "integer":
-        raise invalid_sql("another value stands where an integer is needed", "write an integer")
+        raise invalid_sql("another value is used where an integer is needed", "write an integer")
     return int(scope.building.literals.fix(literal))
 
 
 def _column(scope: Scope, this: Any, table: Any) -> Value:
     if isinstance(this, exp.Star):
-        raise invalid_sql("'*' stands in an expression", "name the columns that you want")
+        raise invalid_sql("'*' is used in an expression", "name the columns that you want")
     value = scope.column(None if table is None else name_of(table), name_of(this))
     scope.building.budget.spend(value.size)
     is_number = isinstance(value.type, Numeric)
@@ -317,7 +317,7 @@ def _compare_each(left: Any, quantifier: Any, inside: Any, compare: Any, scope: 
     if many.literal is not None:
         raise unsupported("a list written as a text", "write ARRAY['a', 'b']")
     if not isinstance(many.type, ARRAY):
-        raise invalid_sql("ANY or ALL is used on what is no list", "use IN (...)")
+        raise invalid_sql("ANY or ALL is used on a value that is not a list", "use IN (...)")
     return compare(_compared([one, _item_of(many)], scope)[0], quantifier(many.element))
 
 
@@ -866,7 +866,7 @@ def _require_kind(node: Any, scope: Scope, kinds: Sequence[str], fact: str, reme
 
 def _filter(scope: Scope, this: Any, where: Any) -> Value:
     value = value_of(this, scope)
-    fact = "FILTER stands behind what is no aggregate"
+    fact = "FILTER follows a function that is not an aggregate"
     _require_kind(this, scope, ("aggregate",), fact, "use CASE")
     (condition,) = parts(where, "this")
     return replace(value, element=value.element.filter(condition_of(condition, scope)))
@@ -874,7 +874,7 @@ def _filter(scope: Scope, this: Any, where: Any) -> Value:
 
 def _within(scope: Scope, this: Any, order: Any) -> Value:
     value = value_of(this, scope)
-    fact = "WITHIN GROUP stands behind another function"
+    fact = "WITHIN GROUP follows a function that does not take it"
     _require_kind(this, scope, ("ordered",), fact, "use percentile_cont")
     (nodes,) = parts(order, "expressions")
     if len(nodes) != 1:
@@ -891,7 +891,7 @@ def _window(scope: Scope, *nodes: Any) -> Value:
     if kind != "OVER":
         raise unsupported("this kind of window")
     inner = this.this if isinstance(this, exp.Filter) else this
-    fact = "OVER stands behind what is no window function"
+    fact = "OVER follows a function that is not a window function"
     _require_kind(inner, scope, ("aggregate", "window"), fact, "leave it out")
     value = value_of(this, scope)
     by = values_of(partition or (), scope)

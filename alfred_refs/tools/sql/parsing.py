@@ -1,9 +1,8 @@
 """Parsing of a SELECT: lexer checks, sqlglot, errors.
 
-1. `shape_of` splits the text into tokens of known kinds and replaces each literal by a marker that
-   says which one it is; equal literals share a marker. Texts that differ only in literals have one
-   shape. A text that is too long, too deep or has an unknown sign is refused here, before a parser
-   sees it.
+1. `shape_of` splits the text into tokens and replaces each literal with a numbered marker; equal
+   literals share a marker. Texts that differ only in literals have the same shape. A text that is
+   too long, nested too deep, or has an unknown character is refused here, before it is parsed.
 
 >>> shape = shape_of("select name from recipes where id = 'recipe_1' limit 5")
 >>> shape.text
@@ -11,19 +10,19 @@
 >>> shape.literals
 ['recipe_1', '5']
 
-2. `parse_shape` calls sqlglot, with its own functions and dialect conversions off, and refuses a
-   tree that PostgreSQL would read differently.
+2. `parse_shape` calls sqlglot, with sqlglot's function classes and dialect conversions disabled,
+   and refuses a tree that PostgreSQL would read differently.
 3. `parts` reads the arguments of a node. sqlglot keeps meaning in flags (`x NOT LIKE y` is a
    `Like` with `negate`), so `parts` takes the names of all arguments that its caller reads and
-   refuses a node that has any other. An argument that no builder asks for is in no statement.
+   refuses a node that has any other. So no argument is ignored.
 
 >>> left, right = parts(parse_shape(shape, Budget()).find(exp.EQ), "this", "expression")
 >>> describe_node(left), describe_node(right)
 ('id', '...')
 
-`fault_in` words errors of the database. For mistakes in the statement the primary message is
-repeated, with the model's names. For bad values it is not: they may be values of a row that the
-model does not see.
+`fault_in` converts database errors to errors for the model. For mistakes in the statement it
+repeats PostgreSQL's primary message, with the model's names. For bad values it does not, because
+the message may quote a row that the model cannot see.
 
 Limits: what is refused here includes valid SQL, wherever sqlglot and PostgreSQL might disagree.
 """
@@ -72,7 +71,7 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> ToolError:
 
 def no_refs() -> ToolError:
     """Report that keys would be shown in a form in which no ref can replace them."""
-    return invalid_sql("it shows refs inside of an expression", "select the column of refs itself")
+    return invalid_sql("it shows refs inside an expression", "select the column of refs itself")
 
 
 def too_deep() -> ToolError:
@@ -110,9 +109,9 @@ _MISTAKES = frozenset(
 
 # SQLSTATE -> the fact, and what to do
 _FACTS: Mapping[str, tuple[str, str]] = {
-    "0A000": ("PostgreSQL has not what it asks for", "ask in another way"),
+    "0A000": ("PostgreSQL does not support this", "write it in another way"),
     "21000": (
-        "a subquery that stands for a value has several rows",
+        "a subquery that is used as a value returns several rows",
         "use IN, an aggregate, or LIMIT 1",
     ),
     "22001": (
@@ -123,21 +122,21 @@ _FACTS: Mapping[str, tuple[str, str]] = {
         "a number is out of range",
         "compute with numeric, smaller numbers or shorter lists",
     ),
-    "22007": ("a text is no date or time of its type", "write dates as '2026-05-01'"),
+    "22007": ("a string is not a valid date or time", "write dates as '2026-05-01'"),
     "22008": ("a date or time is out of range", "write dates as '2026-05-01'"),
-    "2200F": ("a text is empty where it may not be", "use nullif(x, '')"),
-    "2201E": ("a logarithm is of what has none", "leave such rows out"),
-    "2201F": ("a power is of what has none", "leave such rows out"),
+    "2200F": ("a string is empty where that is not allowed", "use nullif(x, '')"),
+    "2201E": ("a logarithm is not defined for its argument", "leave such rows out"),
+    "2201F": ("a power is not defined for its arguments", "leave such rows out"),
     "22012": ("there is a division by zero", "divide by nullif(x, 0)"),
-    "22025": ("a pattern ends in its escape character", "end it otherwise"),
+    "22025": ("a pattern ends in its escape character", "remove that character, or double it"),
     "22P02": ("a text cannot be converted to its type", "convert only texts that fit it"),
-    "42501": ("the database forbids to read some of it", "use other columns, or other tables"),
+    "42501": ("the database role may not read some of it", "use other columns, or other tables"),
     "54001": ("it is nested too deep", "use WITH for parts of the question"),
     "54011": ("it selects too many columns", "name the columns that you want"),
     "54023": ("a function has too many arguments", "call it with fewer"),
 }
 _VALUE = "a value does not fit where it is used", "convert or leave out such values"
-_UNREADABLE = "a value is one that Python has not", "leave it out, or convert it to text"
+_UNREADABLE = "a value has no equivalent in Python", "leave it out, or convert it to text"
 _TOO_MUCH = "it is more than the database can do at once", "ask for less"
 
 _ALIAS = re.compile(r"\b_[tqn]\d+(?:\.c\d+)?\b")
@@ -398,7 +397,7 @@ def _check_ends(tokens: Sequence[tuple[str, str]]) -> None:
         is_empty = (word, after) == ("(", ")") and before in _NEVER_EMPTY
         if (is_open and is_end and (word, after) != ("by", "all")) or is_empty:
             raise invalid_sql(
-                f"nothing stands between {word!r} and {after!r}", "write what is there"
+                f"there is nothing between {word!r} and {after!r}", "write what is there"
             )
         if word == "over" and after != "(":
             raise invalid_sql("OVER is without parentheses", "write OVER (...)")
@@ -505,7 +504,7 @@ _WORDS: Mapping[str, str] = {
     "sample": "TABLESAMPLE",
     "windows": "WINDOW",
     "unit": "a unit behind the text of an INTERVAL",
-    "with_": "WITH inside of this",
+    "with_": "WITH inside this",
     "Dot": "a name with a schema, or a field of a row,",
     "Table": "a function in FROM",
 }
@@ -595,9 +594,7 @@ def _check(tree: exp.Expression) -> None:
             continue
         operands = _operands(node)
         if isinstance(node, exp.Bracket) and isinstance(node.this, exp.Cast):
-            raise invalid_sql(
-                "'[...]' stands behind a type", "put what is converted in parentheses"
-            )
+            raise invalid_sql("'[...]' follows a type", "put what is converted in parentheses")
         for place, operand in enumerate(operands):
             if not _binds(operand, own, is_first=place == 0 and not isinstance(node, exp.Unary)):
                 raise invalid_sql(

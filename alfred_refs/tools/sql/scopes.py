@@ -189,7 +189,7 @@ def _parse_signature(line: str, kind: str = "plain", *, keys: bool = False) -> d
     return {name.strip(): made for name in names.split(",")}
 
 
-# PostgreSQL checks for cancellation between rows, not inside of these functions. So each is
+# PostgreSQL checks for cancellation between rows, not inside these functions. So each is
 # linear in what it is given (a text of 10 MB takes 0.1 to 0.5 s), or what it searches for is a
 # "part", and both are bounded. Unbounded, with 10 MB and 1,000 characters, they took: strpos
 # 13 s, split_part 14 s, btrim 82 s, translate 297 s, and a result of replace had 500 MB.
@@ -431,7 +431,7 @@ class Value:
 
 
 def longest_of(values: Iterable[Value]) -> int | None:
-    """Return how many characters or digits any of the values has at most; `None` for any."""
+    """Return the largest number of characters or digits of the values; `None` if unlimited."""
     found = [each.longest for each in values]
     return None if None in found else max(filter(None, found), default=_SMALL_SIZE)
 
@@ -518,7 +518,10 @@ class Literals:
         return replace(value, element=limited, most=most)
 
     def ref(self, literal: int, like: Value) -> ColumnElement[Any]:
-        """Return an untyped text as a ref for the session, next to other refs."""
+        """Return a parameter for a literal that is combined with keys; the session resolves it.
+
+        `like` is one of these keys; it determines the type.
+        """
         key = like.key
         # the same name for the same keys: PostgreSQL compares GROUP BY expressions by parameter
         space = "" if key is None else re.sub(r"\W", "_", key.space)

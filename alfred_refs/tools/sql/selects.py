@@ -1,6 +1,6 @@
 """Builder of SELECT, FROM, WITH and unions.
 
-- `query_of` builds a SELECT or a union inside of a scope and returns a `Query`: SQLAlchemy's
+- `query_of` builds a SELECT or a union inside a scope and returns a `Query`: SQLAlchemy's
   statement, and what each column is. Columns are named c1, c2 and so on wherever rows pass from
   one SELECT to another; the model's names are kept in the values.
 - `build_from` adds the tables of FROM to the scope and returns one FROM clause. An ON sees what is
@@ -373,7 +373,7 @@ def _row_count(node: Any, scope: Scope) -> Value:
     """Return the parameter of a LIMIT or OFFSET."""
     literal, kind = literal_of(node) if isinstance(node, exp.Literal) else (0, None)
     if kind != "integer":
-        raise invalid_sql("LIMIT or OFFSET is no integer", "write an integer, or leave it out")
+        raise invalid_sql("LIMIT or OFFSET is not an integer", "write an integer, or leave it out")
     return scope.building.literals.number(literal, kind)
 
 

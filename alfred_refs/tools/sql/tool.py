@@ -218,7 +218,7 @@ def _is_cut(value: Value) -> bool:
 
 
 def _is_large(value: Value) -> bool:
-    """Return whether a value may be large and is no text: a list, a document, a long number."""
+    """Return whether a value may be large but is not text: a list, a document, a long number."""
     if value.key is not None or isinstance(value.type, String):
         return False
     return value.longest is None or value.longest > MOST_SHOWN_DIGITS
@@ -367,10 +367,10 @@ class QueryRun:
             raise fault from None
 
     def _most_large(self, plan: Plan, rows: int) -> int:
-        """Return the size of the lists, documents and numbers that are read.
+        """Return the largest size, in characters, of a list, document or number that is read.
 
-        In all rows they have 20 times as many characters as an answer shows: Python needs up to 20
-        bytes for one of `[[],[],[]]`.
+        Larger values are not read. All values share 20 times the characters of an answer, and each
+        may have at least `_MIN_TEXT`. One character of `[[],[],[]]` can take 20 bytes in Python.
         """
         most = self._limits.characters
         return max(min(most, 20 * most // max(rows * len(plan.large), 1)), _MIN_TEXT)
@@ -523,7 +523,7 @@ class QueryTool:
             BadRefError: a ref cannot be used.
         """
         if not isinstance(given, dict):
-            raise invalid_arguments("they are no object")
+            raise invalid_arguments("they are not an object")
         try:
             arguments = DbQuery.model_validate(given)
         except ValidationError as error:

@@ -226,7 +226,7 @@ def test_drafts_are_not_written(desk_of: Desks) -> None:
 
     plan = desk.plan("chat-7", None, "db_create", given)
 
-    assert plan.notes == ["changes drafts only, which are no rows yet"]
+    assert plan.notes == ["changes drafts only, which are not rows yet"]
     assert list(desk.conversation("chat-7").drafts()) == []
 
 
