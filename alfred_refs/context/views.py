@@ -725,7 +725,7 @@ def _data(view: EntityView, entries: Mapping[str, EntityView]) -> Iterator[str]:
     """Yield the line of a row's own values, its nulls, and one for each row of its lists."""
     lists = _lists_of(view)
     label = {name for name, value in (view.data or {}).items() if value == view.label}
-    # of several fields with this text, one is not the name
+    # if several fields equal the label, show all of them
     own = _values(view, without=lists.keys() | (label if len(label) == 1 else set()))
     if own:
         yield f"  {quote_json(own)}"

@@ -74,10 +74,10 @@ class Viewer(Protocol):
 
 
 SuggestionFilter = Callable[["SessionConversation", Collection[str]], Collection[str]]
-"""Returns those of some refs of rows that an error may offer."""
+"""Filters refs to those that an error may suggest."""
 
 FindRows = Callable[["SessionConversation", Collection[EntityKey]], Mapping[EntityKey, bool]]
-"""Returns those of some keys that rows have, and whether these rows are committed."""
+"""Returns the keys whose rows exist, each with whether the row is committed."""
 
 
 # Refs of new rows in a dry run: their numbers are far above those that are minted.
@@ -328,8 +328,7 @@ class SessionConversation(ActivityMap):
     def needs_label(self, pair: EntityKey, *, minted: bool) -> bool:
         """Return whether the registry needs the label of a row.
 
-        That is so if its key is known without a label, or is new; with `minted`, new keys are left
-        out.
+        True if the key has no label yet, or is new (ignored with `minted`).
         """
         if pair in self._caches.unlabelled:
             return True

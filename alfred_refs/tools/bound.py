@@ -89,10 +89,10 @@ _Result = TypeVar("_Result")
 # serialization failure and deadlock: the call may be repeated
 _ROLLED_BACK = ("40001", "40P01")
 
-# for how long calls run one after another: then one round of them may block each other again
+# seconds for which calls run one at a time; after that they run in parallel again
 _SERIAL_SECONDS = 60.0
 
-# codes of refusals that say nothing of the call itself
+# error codes that do not depend on the call, so it may succeed later
 _MAY_SUCCEED_LATER = ("too_slow",)
 
 _CACHE_SIZE = 256
@@ -397,8 +397,8 @@ class BoundToolset:
         """Return the calls that wait for a person, the oldest first.
 
         Args:
-            conversation: only those of one; `None` for those of all conversations of the owner,
-                or, without owner, of all owners: that is for operators.
+            conversation: the id of one conversation; `None` for all of the owner's or, without an
+                owner, for those of all owners (for operators only).
             owner: as for `call`.
             limit: the largest number to return; `None` for all.
             after: `asked_at`, conversation and number of the last one of a page of all
@@ -429,10 +429,10 @@ class BoundToolset:
     ) -> ToolAnswer:
         """Execute a waiting call, if it still makes the changes of its plan.
 
-        It is decided once, in any process: who approves it again, or at the same moment, gets the
-        same answer. If the rows have changed so that the call would do something else, nothing is
-        done, the answer has the code `plan_changed` and says what differs, and the call waits with
-        its new plan. If it would be refused, as its row is gone, it waits no longer.
+        A call is decided once. A second approval, in any process, returns the first answer. If the
+        rows have changed so that the call would do something else, nothing is done, the answer has
+        the code `plan_changed` and says what differs, and the call waits with its new plan. If the
+        call is refused, for example because its row was deleted, it no longer waits.
 
         Args:
             conversation: the id of the conversation.
@@ -482,8 +482,7 @@ class BoundToolset:
     def _close(self, chat: Conversation, call: int, answer: Answer, by: str) -> Answer:
         """Return the answer of a call that was refused when it was approved.
 
-        It waits no longer, as it would be refused again; unless it took too long, or somebody else
-        was first.
+        The call is closed, except after a timeout or if another person decided it first.
         """
         entry = chat.calls.get(call)
         if entry is None or entry.state != "waiting":
@@ -559,8 +558,8 @@ class BoundToolset:
             call: only the one of this number.
             before: only those of lower numbers, to read on.
             limit: the largest number to return.
-            rows: which of the rows that each call has changed, by their places from 0; `None` for
-                all. A record that has not the last ones is not `is_complete`.
+            rows: a range of the rows that each call has changed, counted from 0; `None` for all.
+                `is_complete` is false if later rows are left out.
 
         Raises:
             UnknownRefError: `ref` does not have the form of a ref.
@@ -618,10 +617,10 @@ class BoundToolset:
         ]
 
     def prune_history(self) -> int:
-        """Delete the values that the journal keeps no longer, and return the number of calls.
+        """Delete values that are older than `Journal(keep=...)`, and return the number of calls.
 
-        For operators: nothing deletes them by itself. They are those of all conversations of the
-        registry, also of other toolsets; see `RefRegistry.prune_history`.
+        They are those of all conversations and toolsets of the registry. For operators: nothing
+        does this automatically. See `RefRegistry.prune_history`.
 
         Raises:
             SetupError: there is no `Journal(keep=...)`.

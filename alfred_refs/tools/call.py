@@ -411,14 +411,14 @@ class Supervisor(Protocol):
 
 
 class HeldBackError(Exception):
-    """A call was executed and must be rolled back.
+    """End the call with this answer, and roll it back.
 
     Attributes:
         answer: the answer for the model.
     """
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__("the call was rolled back")
+        super().__init__("roll back and return `answer`")
         self.answer = answer
 
 

@@ -22,9 +22,8 @@ As in SQLAlchemy, the unit of work acts before the rules of the database. If the
 row, only its own rules apply to the rows that refer to it.
 
 Limits: changes that the application's hooks, events and triggers make are not searched. Rows of
-tables that the model may not use follow the mapping and the schema, and are not named in answers;
-a row there that the ORM would unlink only by default blocks the call, because nobody has declared
-that.
+tables that the model may not use follow the mapping and the schema, and are not named in answers.
+If only the ORM's default would unlink such a row, the call is refused.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class Changes:
     ) -> Record:
         """Check that a model may change rows of a table, call the hooks, and return the record.
 
-        `fixed` contains the values that the model passes or the mapping writes; hooks may add
+        `fixed` has the names of the columns that the model or the mapping sets; hooks may add
         others.
         """
         check_update(table, fixed)
@@ -112,7 +111,12 @@ class Changes:
     ) -> Writing:
         """Call the hooks of a table before the call writes rows that its arguments do not name.
 
-        `instances` are passed if the rows are loaded, or once they are created; `refs` if known.
+        Args:
+            table: the table.
+            verb: what the call does to the rows.
+            instances: the loaded rows; for new rows, a list that is filled later.
+            records: the values to write.
+            refs: the refs of the rows, if they are known.
         """
         records = [*records]
         writing = Writing(self._call.session, table.model, verb, self._arguments, records)

@@ -1,8 +1,8 @@
-"""Drafts in tools: reading, filtering in memory, changing and discarding them.
+"""Drafts in tools: reading, changing and discarding them.
 
 A draft is a row that was generated and is not saved, with a ref such as `gen_recipe_1`. It is
-stored in the conversation and in no table, so filters and related rows are evaluated here, in
-Python. (`writing` saves a draft as a row.)
+stored in the conversation and in no table. The database evaluates filters on drafts (`matching`),
+and `writing` saves a draft as a row.
 
 >>> given = {"table": "recipes", "data": {"name": "Stew", "servings": 3}, "draft": True}
 >>> toolset.call(session, "db_create", given)["rows"]

@@ -212,7 +212,7 @@ def bind_filters(
         has_search: whether a hook of the table implements semantic search; otherwise its operator
             and field are unknown.
         can_contain: returns whether the database supports `contains`; only PostgreSQL does.
-        is_limited: whether there may be too many conditions; false for those of the program.
+        is_limited: whether to enforce the limits; false for filters that this package makes.
 
     Raises:
         ToolError: a condition cannot be evaluated, or there are too many.

@@ -316,7 +316,7 @@ class ListEditor:
         self._table = call.setting.tables.by_name(arguments.table)
         self._list = list_by_name(self._table, arguments.name)
         self._changes = Changes(call, arguments)
-        # the lists are filled with instances for `after_write` once these exist
+        # the lists are filled after the write, so that `after_write` gets the new rows
         self._added: list[tuple[list[Any], Sequence[RowAddition]]] = []
 
     def edit(self) -> dict[str, Any]:

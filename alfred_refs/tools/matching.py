@@ -207,7 +207,7 @@ class _Lists:
     """Makes lists of rows from drafts.
 
     Args:
-        is_postgresql: whether the first row must tell the types, as in PostgreSQL.
+        is_postgresql: whether to cast the first row, from which PostgreSQL takes the types.
     """
 
     def __init__(self, *, is_postgresql: bool) -> None:

@@ -266,8 +266,8 @@ def draft_changes(
         payload: the changes, or the complete content.
         stored: whether the content comes from the registry. An application may have set the
             discriminator there; a model may not.
-        whole: the resulting content with the draft's ref as its key; `None` if the payload is
-            that.
+        whole: the content after the changes, with the draft's own ref; `None` if `payload` is
+            complete already.
 
     Raises:
         ToolError: the content could not be saved.

@@ -349,8 +349,10 @@ class Namer:
         conversation: provides refs and labels.
         dialect: the dialect of the database.
         session: reads the labels of referenced rows without ref; `None` to leave them out.
-        labels_without_ref: the labels of these rows.
-        attributes: for each table, attribute names by column name.
+        refs: cached refs, by entity and key.
+        labels: cached labels, by ref.
+        labels_without_ref: cached labels of rows without ref.
+        attributes: for each table, cached attribute names by column name.
     """
 
     tables: ToolTables

@@ -79,7 +79,7 @@ from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
-"""A label or values by column; for several refs, a list of labels, checked before."""
+"""A label or values by column; a list of labels for several refs was verified before."""
 
 
 def expected_names(table: ToolTable, expect: Expected) -> list[str]:
@@ -95,7 +95,7 @@ def expected_names(table: ToolTable, expect: Expected) -> list[str]:
     return names
 
 
-_MAX_DRAFTS = 1_000  # whose labels are compared, as of rows
+_MAX_DRAFTS = 1_000  # pending drafts of an entity whose labels are compared
 
 COUNT = "count"
 """The member of `expect` with the number of rows that a write reaches."""

@@ -455,7 +455,8 @@ def _kept(
 ) -> dict[str, str | None] | None:
     """Return the values of a row to keep; of an updated row, only the changed values.
 
-    A value that is not kept is null in `before` and missing in `after`.
+    A value that is not kept is null in `before` and missing in `after`, which shows `undo` that it
+    has changed.
     """
     if image is None:
         return None
@@ -514,7 +515,7 @@ def db_call_status(conversation: Conversation, call: int) -> dict[str, Any]:
     entry = conversation.calls.get(call)
     if entry is None or entry.token is None:  # it never waited
         raise unknown_call(call)
-    raise HeldBackError(answer_of(entry))  # unchanged: its keys are refs already
+    raise HeldBackError(answer_of(entry))  # a stored answer has no keys
 
 
 class Undoer(Keeper):

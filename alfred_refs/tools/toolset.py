@@ -390,7 +390,7 @@ class Toolset:
                     return self._ask(chat, request, plan)
                 if token and plan.refusal is None and plan.token != token:
                     return plan_changed(plan.summary).to_json()
-                # call again for an error with existing refs, because a plan mints no refs
+                # a dry run mints no refs: execute a refused call once more, for its error message
                 token = plan.token
             keeper = Keeper(request, journal, token)
             answer = self.supervise(session, request, keeper)
@@ -420,8 +420,8 @@ class Toolset:
     def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
         """Store a call that needs a person, and return its answer.
 
-        A call that is waiting already is not stored again, and gets the new plan. The answer says
-        if a person has rejected the same call before.
+        If the same call is already waiting, only its plan is replaced. The answer says if a person
+        has rejected the same call before.
         """
         arguments, plan_json = request.json_arguments(), plan.model_dump(mode="json")
         rejection = None
@@ -493,9 +493,8 @@ class Toolset:
     ) -> CurrentRows:
         """Return rows as `db_read` would show them now, for prompts.
 
-        One statement for each table, and one for the labels of each table that refs lead to, or
-        whose labels are made by a function.
-        Nothing is recorded as activity.
+        It takes one statement per table, plus one per table whose labels are needed. Nothing is
+        recorded as activity.
 
         Args:
             session: a session in the conversation.

@@ -5,10 +5,10 @@
           sqlglot ──▶ a tree ──builders──▶ SQLAlchemy's select ──▶
       ──parameters, a read-only transaction──▶ the session ──▶ columns, rows, labels
 
-The model's text is never sent, not even a name of it: a construct that has no builder here cannot
-be in the statement. Each module raises `ToolError`, which the model reads, for what cannot be
-answered. The session replaces refs by keys, restricts rows to its owner, and shows refs for keys,
-as it does for every statement.
+No part of the model's text is sent, and a construct without a builder here is refused. Each module
+raises `ToolError`, which the model reads, for a statement that cannot be answered. The session
+replaces refs with keys, restricts rows to its owner, and shows refs for keys, as it does for every
+statement.
 
 >>> toolset = Toolset([Recipe], sql=True)
 >>> toolset.call(session, "db_query", {"sql": "select count(*) from recipes"})

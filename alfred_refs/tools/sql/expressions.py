@@ -717,7 +717,7 @@ def _call(scope: Scope, this: Any, nodes: Any) -> Value:
         raise invalid_sql(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")
     values = _coerced(name, values_of(nodes, scope), scope)
     elements = [element_of(each, scope) for each in values]
-    # after DISTINCT, an ORDER BY has the arguments as they are sent
+    # with DISTINCT, ORDER BY must repeat the argument expressions exactly
     find = dict(zip(nodes, elements, strict=True)).get if is_distinct else None
     if is_distinct:
         elements[0] = sa.distinct(elements[0])

@@ -181,8 +181,8 @@ _MAX_LEVELS = 60  # of expressions: `a + b + c` has three
 class Budget:
     """What one statement may cost before it is sent: units, and seconds of Python.
 
-    A unit is one expression, as often as it is in the statement that is sent: a column of `*`, a
-    part of WITH in each of its uses, and an expression behind a column that is named again.
+    A unit is one occurrence of an expression in the SQL that is sent. Each column of `*` counts,
+    and so do each use of a part of WITH and each repetition of a column's expression.
 
     Attributes:
         seconds: how long parsing and building may take; `None` for no limit.
@@ -549,7 +549,7 @@ def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
         [tree] = parser.parse(dialect.tokenize(shape.text), shape.text)
     except ToolError:
         raise
-    except Exception as error:  # noqa: BLE001  # it stumbles over many a text in its own ways
+    except Exception as error:  # noqa: BLE001  # sqlglot raises various ones
         errors = error.errors if isinstance(error, ParseError) else []
         found = next((each.get("highlight") for each in errors), None)
         place = f" at {_without_markers(found)!r}" if found else ""

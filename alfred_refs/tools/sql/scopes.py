@@ -5,8 +5,8 @@
 - `FUNCTIONS` are the functions that a statement may call. Each is immutable or stable, changes
   nothing, reads no table and does not produce large results from small ones.
 - `Value` is an expression in the statement: its SQLAlchemy element, its name, and the keys that it
-  holds, if any. `data` refuses keys where something is computed; `unify_values` checks that values
-  next to each other are of one kind. `Literals` turns literals into parameters.
+  holds, if any. `require_data` refuses keys where something is computed; `unify_values` checks
+  that values next to each other are of one kind. `Literals` turns literals into parameters.
 - `Scope` resolves names: `relation` a table of the toolset or a part of WITH, `column` a column,
   in this SELECT or in one around it.
 
@@ -105,7 +105,7 @@ NAMES = (
 )
 """The types, as errors list them."""
 
-# each type can hold values of those before it, of numbers and of times
+# from narrow to wide: BIGINT, NUMERIC, FLOAT; DATE, TIMESTAMP
 _WIDTHS = (sa.BigInteger, DateTime, Numeric, Float)
 
 # the first class that matches -> the type of a text next to such a column
@@ -380,8 +380,8 @@ class Value:
         column: the column of a table, if it is just that.
         literal: which literal it is, if it is a text without a type yet.
         number: which literal it is, if it is a number.
-        weak: whether a CAST or a CASE around it gets a name of its own; `None` if that depends on
-            whether it has a name.
+        weak: whether a CAST or a CASE around it gets its own name; `None`: only if this value has
+            no name.
         size: what it costs to compute it in one row, in units of `Budget`.
         most: how many characters or digits it has at most; `None` for any number. See `longest`.
     """

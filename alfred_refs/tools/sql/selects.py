@@ -3,11 +3,11 @@
 - `query_of` builds a SELECT or a union inside a scope and returns a `Query`: SQLAlchemy's
   statement, and what each column is. Columns are named c1, c2 and so on wherever rows pass from
   one SELECT to another; the model's names are kept in the values.
-- `build_from` adds the tables of FROM to the scope and returns one FROM clause. An ON sees what is
-  joined up to there. USING and NATURAL compare the columns that a model sees, and make one column
-  of two.
-- `with_parts` adds the parts of WITH to the scope, recursive ones included. `build_union` checks
-  that columns that are combined are refs of one table, or data.
+- `_build_from` adds the tables of FROM to the scope and returns one FROM clause. An ON sees the
+  tables that are joined up to there. USING and NATURAL compare the columns that a model sees, and
+  make one column of two.
+- `_with_parts` adds the parts of WITH to the scope, recursive ones included. `_build_union`
+  checks that columns that are combined are refs of one table, or data.
 
 >>> from alfred_refs.tools import Toolset
 >>> toolset = Toolset([Recipe, Line], sql=True)

@@ -101,7 +101,7 @@ LARGE_LIMIT = "most_large"
 
 _CUT_COST = 10  # units of the budget, for a column whose texts are cut
 _LENGTH_COST = 12  # units of the budget, for a column of values whose length must be found
-_MOST_COUNTED = 100_000  # bytes; of longer texts an answer has their number for that of characters
+_MOST_COUNTED = 100_000  # bytes; the length of longer texts is shown in bytes
 _MIN_TEXT = 1_000  # characters of a text that are shown, however many columns there are
 
 _CAPACITY = 500  # the size of SQLAlchemy's compiled cache
@@ -261,7 +261,7 @@ def _size_of(value: Any, most: Any) -> Any:
     length: Any = func.length(cast(value, Text()), type_=Integer())
     if not isinstance(value.type, ARRAY):
         return length
-    # a list of millions of items is no text in time
+    # converting a list of millions of items to text is too slow
     items = func.cardinality(value, type_=Integer())
     return case((items > most, items), else_=length)
 
