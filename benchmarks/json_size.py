@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.mapping.keys import parse_ref
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.answers import LabelMode
+from alfred_refs.tools.labels import LabelMode
 from benchmarks import report
 from benchmarks.list_size import ITEMS, list_forms
 from examples.kitchen.load import load

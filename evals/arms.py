@@ -21,8 +21,8 @@ from functools import cached_property
 from typing import Final
 
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.answers import LabelMode
 from alfred_refs.tools.call import ExpectMode
+from alfred_refs.tools.labels import LabelMode
 from evals.kitchen import MODELS, OWNERSHIP, POLICY
 from evals.spelling import SPELLINGS
 from examples.kitchen.models import Ingredient, Recipe

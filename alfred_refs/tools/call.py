@@ -52,8 +52,6 @@ from alfred_refs.mapping import Key, parse_draft_ref, parse_ref, spells_uuid
 from alfred_refs.session import RefSession
 from alfred_refs.store import Action, Activity
 from alfred_refs.tools.answers import (
-    ForeignRef,
-    LabelMode,
     Limits,
     Relatives,
     Rendering,
@@ -62,9 +60,6 @@ from alfred_refs.tools.answers import (
     ShownRow,
     composite_key_rows,
     cut_depth,
-    foreign_refs,
-    limit_refs,
-    put_labels,
 )
 from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.effects import Recorder
@@ -76,6 +71,14 @@ from alfred_refs.tools.exact import (
     select_exactly,
 )
 from alfred_refs.tools.filters import BoundFilters, Conditions, Keys, read_conditions
+from alfred_refs.tools.labels import (
+    ForeignRef,
+    LabelMode,
+    foreign_refs,
+    key_in,
+    limit_refs,
+    put_labels,
+)
 from alfred_refs.tools.rules import Hooks, Reading, Row
 from alfred_refs.tools.serialization import limit_depth
 from alfred_refs.tools.tables import ToolTable, ToolTables
@@ -680,8 +683,24 @@ class Call:
         return answer
 
     def put_labels(self, refs: Sequence[ForeignRef], mode: LabelMode) -> dict[str, str]:
-        """Add labels to rows, or return them by ref; see `put_labels` of the module `answers`."""
+        """Add labels to rows, or return them by ref; see `labels.put_labels`."""
         return put_labels(self.session, self.visibility.mask_refs(refs), mode)
+
+    def labels(self, tables: Mapping[str, ToolTable]) -> dict[str, str]:
+        """Return the labels of rows that the call may see, by ref.
+
+        It takes one statement per table, and at most one round trip for the keys.
+
+        Args:
+            tables: the table of each ref.
+        """
+        labelled = {ref: table for ref, table in tables.items() if table.keys.label is not None}
+        keys = self.resolve((ref, table.entity) for ref, table in labelled.items())
+        refs = [
+            ForeignRef({"": ref}, "", labelled[ref], key_in(labelled[ref], key))
+            for (ref, _), key in keys.items()
+        ]
+        return self.put_labels(refs, "legend")
 
     def limit_hook_depth(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
         """Cut values that hooks have nested too deep, and add their paths to `cut`."""

@@ -51,20 +51,7 @@ from alfred_refs.positions.edits import (
     write_item,
 )
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, value_refusal
-from alfred_refs.tools.answers import (
-    ForeignRef,
-    Rendering,
-    Room,
-    Shape,
-    cut_depth,
-    key_in,
-    labelled_refs,
-    limit_refs,
-    number_items,
-    ref_columns,
-    ref_positions,
-    shape_of,
-)
+from alfred_refs.tools.answers import Rendering, Room, Shape, cut_depth, number_items, shape_of
 from alfred_refs.tools.arguments import (
     DbDelete,
     DbEditList,
@@ -80,6 +67,14 @@ from alfred_refs.tools.errors import (
     unexpected_row,
 )
 from alfred_refs.tools.filters import BoundFilters
+from alfred_refs.tools.labels import (
+    ForeignRef,
+    key_in,
+    labelled_refs,
+    limit_refs,
+    ref_columns,
+    ref_positions,
+)
 from alfred_refs.tools.matching import DraftRecord, matching_records
 from alfred_refs.tools.payload import (
     combine_answers,

@@ -50,7 +50,7 @@ from alfred_refs.mapping import Entities, Key, KeyColumn, clean_label, parse_dra
 from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import Document, Item
 from alfred_refs.session import Builder, Link
-from alfred_refs.tools.answers import ForeignRef, Shape
+from alfred_refs.tools.answers import Shape
 from alfred_refs.tools.arguments import (
     Arguments,
     DbCreate,
@@ -562,16 +562,13 @@ def _labels(call: Call, expectations: Iterable[Expectation]) -> dict[str, str]:
     for each in expectations:
         by_table.setdefault(each.table, []).append(each.ref)
     labels: dict[str, str] = {}
-    refs_found: list[ForeignRef] = []
+    rows: dict[str, ToolTable] = {}
     for table, refs in by_table.items():
         drafts = call.pending_drafts(refs, table.entity)
         labels |= {ref: draft.label for ref, draft in drafts.items() if draft.label is not None}
         # the row of a saved draft may have another label, and a call may be repeated
-        rows = [ref for ref in refs if parse_draft_ref(ref) is None]
-        keys = call.resolve((ref, table.entity) for ref in rows)
-        if table.keys.label is not None:
-            refs_found += [ForeignRef({"": ref}, "", table, key) for (ref, _), key in keys.items()]
-    return labels | call.put_labels(refs_found, "legend")
+        rows |= {ref: table for ref in refs if parse_draft_ref(ref) is None}
+    return labels | call.labels(rows)
 
 
 def _matches_label(label: str, value: str, call: Call) -> bool:

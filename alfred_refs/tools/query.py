@@ -71,14 +71,7 @@ from alfred_refs.mapping.columns import (
     shown_number,
     stored_type,
 )
-from alfred_refs.tools.answers import (
-    ForeignRef,
-    Rendering,
-    Shape,
-    applies_everywhere,
-    key_in,
-    ref_columns,
-)
+from alfred_refs.tools.answers import Rendering, Shape, applies_everywhere
 from alfred_refs.tools.arguments import DbRead, repair_arguments
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
@@ -92,6 +85,7 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.exact import is_text_needed
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys, comparable, operand
+from alfred_refs.tools.labels import ForeignRef, key_in, ref_columns
 from alfred_refs.tools.rules import Reading, Row
 from alfred_refs.tools.tables import ToolColumn, ToolTable
 

@@ -43,7 +43,7 @@ from alfred_refs import sqla
 from alfred_refs.conversation import Draft
 from alfred_refs.mapping import Key, Verbatim, parse_ref
 from alfred_refs.session import Identity, MissingRows
-from alfred_refs.tools.answers import ForeignRef, Rendering, Room, Shape, shape_of
+from alfred_refs.tools.answers import Rendering, Room, Shape, shape_of
 from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.drafts import (
@@ -69,6 +69,7 @@ from alfred_refs.tools.filters import (
     check_budget,
     is_semantic,
 )
+from alfred_refs.tools.labels import ForeignRef
 from alfred_refs.tools.matching import DraftRecord, matching_records
 from alfred_refs.tools.query import (
     Cursor,

@@ -44,7 +44,7 @@ from alfred_refs.session import RefSession
 from alfred_refs.sqla import driver_error_fields
 from alfred_refs.store import Actor, NewCall
 from alfred_refs.store.telemetry import StartedCall
-from alfred_refs.tools.answers import LabelMode, Limits
+from alfred_refs.tools.answers import Limits
 from alfred_refs.tools.arguments import (
     TOOLS,
     Arguments,
@@ -90,6 +90,7 @@ from alfred_refs.tools.drafts import visible_content
 from alfred_refs.tools.errors import ToolError, plan_changed
 from alfred_refs.tools.faults import fault_of
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
+from alfred_refs.tools.labels import LabelMode
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import (
     bare_refs,

@@ -43,16 +43,7 @@ from sqlalchemy.orm import undefer
 
 from alfred_refs import sqla
 from alfred_refs.session import RefSession, with_keys
-from alfred_refs.tools.answers import (
-    ForeignRef,
-    Limits,
-    RelatedRows,
-    Rendering,
-    Shape,
-    ShownRow,
-    key_attribute,
-    shape_of,
-)
+from alfred_refs.tools.answers import Limits, RelatedRows, Rendering, Shape, ShownRow, shape_of
 from alfred_refs.tools.arguments import DbRead
 from alfred_refs.tools.exact import ExactValues, is_exact_on
 from alfred_refs.tools.filters import (
@@ -62,6 +53,7 @@ from alfred_refs.tools.filters import (
     bind_filters,
     read_conditions,
 )
+from alfred_refs.tools.labels import ForeignRef, key_attribute
 from alfred_refs.tools.rules import Hooks, Reading
 from alfred_refs.tools.tables import ToolTable, ToolTables
 

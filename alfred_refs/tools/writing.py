@@ -45,7 +45,7 @@ from alfred_refs.conversation import Draft, NewRow, parse_content
 from alfred_refs.errors import GoneRefError, SavedDraftError
 from alfred_refs.mapping import Entities
 from alfred_refs.session import Builder
-from alfred_refs.tools.answers import labelled_refs, shape_of
+from alfred_refs.tools.answers import shape_of
 from alfred_refs.tools.arguments import DbCreate, DbDelete, DbUpdate, NewRows
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import (
@@ -76,6 +76,7 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
 from alfred_refs.tools.faults import check_existence, refusing_values
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys
+from alfred_refs.tools.labels import labelled_refs
 from alfred_refs.tools.links import LinkWriter
 from alfred_refs.tools.payload import (
     Batch,

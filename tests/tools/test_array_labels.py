@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.answers import LabelMode
+from alfred_refs.tools.labels import LabelMode
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 

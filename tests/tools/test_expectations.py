@@ -11,8 +11,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.answers import LabelMode
 from alfred_refs.tools.call import ExpectMode
+from alfred_refs.tools.labels import LabelMode
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Cuisine, Dish
 

@@ -33,6 +33,7 @@ import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from time import monotonic
 from typing import Any
 
@@ -56,7 +57,7 @@ from sqlglot import expressions as exp
 from alfred_refs.errors import SetupError, UntranslatableError
 from alfred_refs.mapping import KEY_MARGIN, has_marks
 from alfred_refs.mapping.columns import plain_value, values_of
-from alfred_refs.tools.answers import ForeignRef, Room, cut_depth, shorten_texts
+from alfred_refs.tools.answers import Room, cut_depth, shorten_texts
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, RowActivity, Setting, activities_of, transaction
 from alfred_refs.tools.errors import invalid_arguments
@@ -443,17 +444,14 @@ class QueryRun:
 
     def _labels(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
         """Return the labels of the refs in rows, except those that are in the same row."""
-        targets: dict[tuple[str, str], ToolTable] = {}
+        targets: dict[str, ToolTable] = {}
         for place, key in enumerate(each.key for each in values):
             target = None if key is None else self._call.setting.tables.of_entity(key.entity)
-            if key is not None and target is not None and target.keys.label is not None:
-                targets |= {(ref, key.entity): target for ref in _refs_in(rows, place)}
+            if target is not None and target.keys.label is not None:
+                targets |= dict.fromkeys(_refs_in(rows, place), target)
         if self._call.setting.labels == "none" or not targets:
             return {}
-        few = list(targets)[: self._limits.related]
-        keys = self._call.resolve(few)
-        found = [ForeignRef({"ref": of[0]}, "ref", targets[of], keys[of]) for of in few]
-        labels = self._call.put_labels(found, "legend")
+        labels = self._call.labels(dict(islice(targets.items(), self._limits.related)))
         return {ref: label for ref, label in labels.items() if not _shows_label(ref, label, rows)}
 
 
