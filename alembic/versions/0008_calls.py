@@ -51,7 +51,7 @@ def upgrade() -> None:
         sa.Column("plan", json, comment="what it would change; refs, never keys"),
         sa.Column("answer", json, comment="what it returned; refs, never keys"),
         sa.PrimaryKeyConstraint("conversation", "number"),
-        comment="calls of tools that changed rows, or wait for a decision; numbers have no gaps",
+        comment="calls of tools that changed rows, or wait for a decision",
         if_not_exists=True,
     )
     _index("alfred_refs_call_id", ["conversation", "call_id"], "call_id IS NOT NULL", unique=True)

@@ -499,6 +499,10 @@ class Calls:
             **values,
         )
 
+    def revert(self, number: int) -> None:
+        """Remove the changes of a call that was rolled back; see `Store.revert_call`."""
+        self._store.revert_call(self._address, number)
+
     def lock(self, number: int, connection: Connection | None) -> CallEntry | None:
         """Return a call, locked until the end of a connection's transaction."""
         if connection is None:

@@ -565,6 +565,20 @@ class MemoryStore:
             conversation.add_changes(number, changes)
             return _now_expired(call)
 
+    def revert_call(self, address: Address, number: int) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            call = conversation.calls.get(number)
+            if call is None or call.state != "doing":
+                return
+            conversation.changes = [each for each in conversation.changes if each.call != number]
+            if call.token is None:
+                del conversation.calls[number]
+            else:
+                conversation.calls[number] = replace(
+                    call, state="waiting", decided_by=None, decided_at=None
+                )
+
     def lock_call(
         self,
         address: Address,

@@ -20,9 +20,9 @@ another `search_path`, so the statements that are sent on it name the schema of 
 
 How calls get their numbers: each statement takes the highest one and adds one. If another
 transaction has the same number, the statement waits for its end, and is repeated if that was
-committed. So numbers have no gaps, and the calls of one conversation are committed one after the
-other. Nothing else waits: a call does not lock the conversation's row against minting, only
-against being deleted, as a foreign key would.
+committed. So numbers have no gaps, unless `revert_call` deletes a call, and the calls of one
+conversation are committed one after the other. Nothing else waits: a call does not lock the
+conversation's row against minting, only against being deleted, as a foreign key would.
 
 Limits: a transaction that has added a call, and waits for another connection to add one in the
 same conversation, waits for itself; the store's own connections give up after `_PATIENCE`. In a
@@ -379,6 +379,33 @@ class PostgresCalls(PostgresRefs):
         values = address_parameters(address) | {"p_number": number}
         rows = self._execute_on(connection, self._LOCK_CALL, values)
         return call_entry(rows[0]) if rows else None
+
+    _REVERT_CALL = typed_text(f"""
+        WITH own AS ({_OWN}), doing AS (
+            SELECT conversation, number, token FROM alfred_refs_call
+            WHERE conversation = :p_conversation
+                AND number = :p_number
+                AND state = 'doing'
+                AND EXISTS (SELECT FROM own)
+            FOR UPDATE
+        ), changes AS (
+            DELETE FROM alfred_refs_change AS change USING doing
+            WHERE (change.conversation, change.call) = (doing.conversation, doing.number)
+        ), waiting AS (
+            UPDATE alfred_refs_call AS call
+            SET state = 'waiting', decided_by = NULL, decided_at = NULL
+            FROM doing
+            WHERE (call.conversation, call.number) = (doing.conversation, doing.number)
+                AND doing.token IS NOT NULL
+        )
+        DELETE FROM alfred_refs_call AS call USING doing
+        WHERE (call.conversation, call.number) = (doing.conversation, doing.number)
+            AND doing.token IS NULL
+    """)
+
+    def revert_call(self, address: Address, number: int) -> None:
+        values = address_parameters(address) | {"p_number": number}
+        self._write([self._REVERT_CALL], values)
 
     # Reading
 

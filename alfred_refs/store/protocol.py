@@ -71,7 +71,7 @@ class Store(Protocol):
 
     If the conversation belongs to another owner, `known`, `labelled`, `namesakes`, `mark`,
     `label`, `edit_drafts`, `confirm_drafts`, `update_call` and `lock_call` find nothing in it,
-    `touch` does nothing, and all other methods that take an address raise
+    `touch` and `revert_call` do nothing, and all other methods that take an address raise
     `UnknownConversationError`.
 
     Arguments have the same meaning in all methods, except as a docstring describes:
@@ -374,6 +374,16 @@ class Store(Protocol):
             address: of the conversation.
             number: of the call.
             connection: as for `add_call`.
+        """
+
+    def revert_call(self, address: Address, number: int) -> None:
+        """Remove the changes of a call that was `"doing"` and was rolled back.
+
+        If it has waited for a decision, it waits again; otherwise it is deleted.
+
+        Args:
+            address: of the conversation.
+            number: of the call; one in another state is not changed.
         """
 
     def calls(

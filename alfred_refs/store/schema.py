@@ -250,7 +250,7 @@ calls = Table(
     ),
     # of all conversations, the oldest first
     Index("alfred_refs_call_waiting", "asked_at", postgresql_where=text("state = 'waiting'")),
-    comment="calls of tools that changed rows, or wait for a decision; numbers have no gaps",
+    comment="calls of tools that changed rows, or wait for a decision",
 )
 
 changes = Table(

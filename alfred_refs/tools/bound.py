@@ -476,7 +476,6 @@ class BoundToolset:
                 chat.calls.update(call, "waiting", plan=stored_plan, token=seen.token)
             elif code is not None:
                 answer = self._close(chat, call, answer, by)
-            approver.settle(chat)
         return ToolAnswer(answer)
 
     def _close(self, chat: Conversation, call: int, answer: Answer, by: str) -> Answer:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, Protocol, get_args
@@ -412,6 +412,10 @@ class Supervisor(Protocol):
         """
         ...
 
+    def settling(self, conversation: SessionConversation) -> AbstractContextManager[None]:
+        """Record after the `with` whether the call was committed, if the commit did not do so."""
+        ...
+
 
 class HeldBackError(Exception):
     """End the call with this answer, and roll it back.
@@ -464,7 +468,11 @@ class Call:
         if supervisor is None or not writes:
             with transaction(self.session, seconds, writes=writes):
                 return act()
-        with Recorder(self.session) as recorder, transaction(self.session, seconds, writes=True):
+        with (
+            supervisor.settling(self.conversation),
+            Recorder(self.session) as recorder,
+            transaction(self.session, seconds, writes=True),
+        ):
             return supervisor.finish(self, recorder, act())
 
     def conditions(self, keys: Keys, drafts: Collection[str] = ()) -> Conditions:

@@ -17,16 +17,17 @@ A supervisor runs inside the transaction of a call, after the verb and before th
 False
 
 If the registry's tables are in the database of the session, a call and its journal are one
-transaction. Otherwise the entry is stored as `doing` before the commit, and as `done` after it: an
-entry that stays `doing` is in doubt, and is never repeated.
+transaction. Otherwise the entry is stored as `doing` before the commit, and as `done` after it. If
+the commit fails, the entry is removed, or waits again; if its result is unknown, the entry remains
+`doing`, and the call is never repeated.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -35,6 +36,7 @@ from typing import Any, Final, Literal, cast
 
 from sqlalchemy import text
 from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.exc import DBAPIError
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
@@ -74,6 +76,10 @@ _DIGEST_DIGITS: Final = 16
 
 # codes of errors of calls that waited for a person
 _KEPT_ALREADY: Final = frozenset({"rejected", "in_doubt"})
+
+# SQLSTATEs after which a COMMIT may have succeeded: of the connection, of the server's resources,
+# of a shutdown, of the system, internal ones, and "statement completion unknown"
+_UNCERTAIN: Final = ("08", "53", "57P", "58", "XX", "40003")
 
 _MOST_OF_A_REFUSAL: Final = 20_000  # characters
 # escapes in JSON text: backslashes, characters beyond U+FFFF, and text that cannot be stored
@@ -261,6 +267,25 @@ class _Supervisor:
         self.request = request
         self.plan: Plan | None = None
         self._journal = journal
+        # with the registry in another database: the call's number, and its values once committed
+        self._doing: tuple[int, CallValues] | None = None
+
+    @contextmanager
+    def settling(self, conversation: SessionConversation) -> Iterator[None]:
+        """Record after the `with` whether the call was committed, if the commit did not do so.
+
+        If that is not certain, as after a lost connection, the call remains `"doing"`.
+        """
+        try:
+            yield
+        except (DBAPIError, HeldBackError) as error:
+            if self._doing is not None and _was_rolled_back(error):
+                conversation.calls.revert(self._doing[0])
+                self._doing = None
+            raise
+        if self._doing is not None:
+            number, values = self._doing
+            conversation.calls.update(number, "doing", **values)
 
     def _make_plan(
         self, call: Call, recorder: Recorder, answer: Answer
@@ -325,7 +350,6 @@ class Keeper(_Supervisor):
     def __init__(self, request: Request, journal: Journal | None, token: str | None) -> None:
         super().__init__(request, journal)
         self._token = token
-        self._doing: int | None = None
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """See `Supervisor.finish`."""
@@ -339,7 +363,8 @@ class Keeper(_Supervisor):
         if self._journal is not None and (named or recorder.unseen):
             with sqla.unconfined_lookup(call.session):  # reads the registry, not rows of the owner
                 new = self._new(recorder.unseen, answer)
-                self._doing = store_call(call, recorder, new, self._entries(named))
+                number = store_call(call, recorder, new, self._entries(named))
+            self._doing = None if number is None else (number, {"state": "done"})
         return answer
 
     def _new(self, unseen: Collection[str], answer: Answer) -> NewCall:
@@ -357,11 +382,6 @@ class Keeper(_Supervisor):
             seconds=monotonic() - request.began,
         )
 
-    def settle(self, conversation: SessionConversation | Conversation) -> None:
-        """Record the commit of the call, if the registry is in another database."""
-        if self._doing is not None:
-            conversation.calls.update(self._doing, "doing", state="done")
-
 
 class Approver(_Supervisor):
     """Executes an approved call if its effect equals the plan.
@@ -377,7 +397,6 @@ class Approver(_Supervisor):
         super().__init__(request, journal)
         self._entry = entry
         self._by = by
-        self._doing: CallValues | None = None
 
     def finish(self, call: Call, recorder: Recorder, answer: Answer) -> Answer:
         """See `Supervisor.finish`; simultaneous approvals wait for each other here."""
@@ -394,7 +413,7 @@ class Approver(_Supervisor):
         answer: Answer,
     ) -> Answer:
         calls, number = call.conversation.calls, self._entry.number
-        connection = calls.shared_connection(recorder.connections)
+        connection, doing = calls.shared_connection(recorder.connections), None
         waiting = calls.lock(number, connection)
         if waiting is None or waiting.state != "waiting":
             raise HeldBackError(answer_of(waiting))
@@ -408,15 +427,18 @@ class Approver(_Supervisor):
             "seconds": monotonic() - self.request.began,
         }
         if connection is None:
-            self._doing, values = values, {"state": "doing", "decided_by": self._by}
+            doing, values = (number, values), {"state": "doing", "decided_by": self._by}
         if calls.update(number, "waiting", changes, connection, **values) is None:
             raise HeldBackError(answer_of(calls.get(number)))
+        self._doing = doing
         return answer
 
-    def settle(self, conversation: SessionConversation | Conversation) -> None:
-        """Record the commit of the call, if the registry is in another database."""
-        if self._doing is not None:
-            conversation.calls.update(self._entry.number, "doing", **self._doing)
+
+def _was_rolled_back(error: DBAPIError | HeldBackError) -> bool:
+    """Return whether it is certain that an exception has rolled back a transaction."""
+    state = sqla.driver_error_fields(error)["sqlstate"]
+    is_certain = state is not None and not state.startswith(_UNCERTAIN)
+    return isinstance(error, HeldBackError) or is_certain
 
 
 def store_call(

@@ -395,7 +395,6 @@ class Toolset:
                 token = plan.token
             keeper = Keeper(request, journal, token)
             answer = self.supervise(session, request, keeper)
-            keeper.settle(chat)
             if request.plan or _code_of(answer) != "plan_changed":
                 break
         return answer
@@ -479,7 +478,6 @@ class Toolset:
                     (row.ref, row.action, None) for row in undoer.plan.rows if row.ref
                 ]
                 seen.extend(activities_of(rows, chat))
-        undoer.settle(chat)
         return undoer.plan or Plan(tool="undo")
 
     def supervise(

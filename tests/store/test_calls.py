@@ -166,6 +166,26 @@ def test_a_call_that_is_to_wait_again_is_not_decided(store: Store) -> None:
     assert done.decided_at == done.asked_at
 
 
+def test_a_call_that_was_rolled_back_is_reverted(store: Store) -> None:
+    """It waits again, or is deleted if it has not waited; its changes are deleted."""
+    asked = store.add_call(CHAT, replace(WAITING, token="t", call_id="a"))
+    store.update_call(
+        *(CHAT, 1), expected="waiting", changes=[DELETED], state="doing", decided_by="eve"
+    )
+    store.add_call(CHAT, replace(DONE, call_id="b"), [LINKED])
+    store.add_call(CHAT, replace(DONE, state="doing", call_id="c"), [CREATED])
+    for number in (1, 2, 3, 4):
+        store.revert_call(TAKEN, number)
+    assert [call.state for call in store.calls(CHAT)] == ["doing", "done", "doing"]
+
+    for number in (1, 2, 3, 4):
+        store.revert_call(CHAT, number)
+        store.revert_call(OTHER, number)
+    assert store.calls(CHAT, numbers=[1, 3]) == [asked]
+    assert store.changes(CHAT, [1, 2, 3]) == [replace(LINKED, call=2)]
+    assert store.add_call(CHAT, replace(DONE, call_id="c"), [CREATED]).number == 3
+
+
 def test_a_call_that_waited_for_too_long_is_expired(store: Store) -> None:
     """It can neither be decided nor is it listed; what does not expire, waits."""
     store.add_call(CHAT, replace(WAITING, call_id="a", expires_in=timedelta()))

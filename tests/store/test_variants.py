@@ -125,6 +125,7 @@ CALLS: list[Callable[[Store], object]] = [
     ),
     lambda store: store.update_call(CHAT, 3, expected="doing", state="rejected", reason="no"),
     lambda store: store.update_call(COPY, 1, expected="waiting", decided_by="eve"),
+    lambda store: store.revert_call(CHAT, 1),
     lambda store: store.calls(CHAT),
     lambda store: store.calls(
         CHAT, numbers=[1, 2], call_id="call_1", turn=1, ref="recipe_1", states=["waiting"], limit=9
