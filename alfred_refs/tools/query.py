@@ -628,8 +628,8 @@ class TotalsReader:
             return [] if totals.groups else [[*nothing, 0]]
         conditions = self._call.read_conditions(reading, bound, keys)
         if reading.keys is not None:
-            own = getattr(totals.table.model, totals.table.ref_field)
-            conditions.append(own.in_(self._call.statement_keys(reading.keys, totals.table)))
+            given = self._call.statement_keys(reading.keys, totals.table)
+            conditions.append(getattr(totals.table.model, totals.table.ref_field).in_(given))
         statement = totals.statement(reading.arguments, conditions).limit(limit + 1)
         options = (each for each in reading.options if applies_everywhere(each))
         return self._call.read_values(statement, totals.table.model, options)

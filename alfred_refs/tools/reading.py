@@ -436,10 +436,8 @@ class Reader:
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         answer["more"] = more
         if more and shown:
-            last = [*drafts, *instances][len(shown) - 1]
-            answer["cursor"] = Verbatim(
-                self._cursor_after(reading, question, page, last, len(saved))
-            )
+            last, read = [*drafts, *instances][len(shown) - 1], len(shown) - len(drafts)
+            answer["cursor"] = Verbatim(self._cursor_after(reading, question, page, last, read))
         return self._call.finish_answer(answer, reading.notes, rendering, draft_rows.foreign())
 
     def _rows(

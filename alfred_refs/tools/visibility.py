@@ -275,8 +275,8 @@ class Visibility:
         keys = self.resolve(bound.refs())
         wanted = read_conditions(reading, bound, Conditions(keys, visible=self.conditions))
         if reading.keys is not None:
-            own = getattr(table.model, table.ref_field)
-            wanted.append(own.in_(self.statement_keys(reading.keys, table)))
+            given = self.statement_keys(reading.keys, table)
+            wanted.append(getattr(table.model, table.ref_field).in_(given))
         return wanted
 
 

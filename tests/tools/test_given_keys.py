@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
-from alfred_refs import Conversation, RefSession
+from alfred_refs import Conversation, RefSession, SetupError
 from alfred_refs.tools import Hooks, Reading, Toolset
-from tests.tools.models import Dish
+from tests.tools.models import Dish, Serving
 
 NEAR = {"field": "_semantic", "op": "similar", "value": "something warm"}
 
@@ -82,3 +83,34 @@ def test_a_key_of_a_row_that_is_gone_is_left_out(
 ) -> None:
     """An index of the application's own may be behind."""
     assert _names(_read(session, [uuid.uuid4(), dishes["Soup"]])) == ["Soup"]
+
+
+class Dropped(Given):
+    """Remove one of the rows after the read."""
+
+    def after_read(self, read: Reading, rows: list[dict[str, Any]]) -> None:
+        """Remove the row."""
+        del read
+        rows[:] = [row for row in rows if row["name"] != "Soup"]
+
+
+def test_a_page_goes_on_after_rows_that_a_hook_has_removed(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """No row is on two pages."""
+    keys = [dishes[name] for name in ("Soup", "Korma", "Curry")]
+    toolset = Toolset([Dish], hooks={Dish: [Dropped(keys)]})
+    asked = {"table": "dishes", "columns": ["name"], "filters": [NEAR], "limit": 2}
+    first = toolset.call(session, "db_read", asked)
+    second = toolset.call(session, "db_read", {**asked, "cursor": first["cursor"]})
+    assert (_names(first), _names(second)) == (["Korma"], ["Curry"])
+
+
+@pytest.mark.parametrize("columns", [None, ["count(*)"], ["place", "count(*)"]])
+def test_rows_with_several_key_columns_have_no_keys(
+    session: RefSession, columns: list[str] | None
+) -> None:
+    """Rows, totals and groups."""
+    toolset = Toolset([Serving], hooks={Serving: [Given([uuid.uuid4()])]})
+    with pytest.raises(SetupError, match="whose rows have several key columns"):
+        toolset.call(session, "db_read", {"table": Serving.__tablename__, "columns": columns})

@@ -146,7 +146,7 @@ class OwnedRound:
             return list(connection.execute(_OTHERS, {"me": self._keys["ann"]}))
 
     def _refs(self, entity: str) -> Sequence[str]:
-        entries = self._conversation.entries(entity)
+        entries = self._conversation.entries(entity) if entity else []  # links have no refs
         return [entry.ref for entry in entries if entry.gone is None]
 
     def _bad(self) -> Sequence[str]:
