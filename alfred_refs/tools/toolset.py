@@ -420,13 +420,14 @@ class Toolset:
     def _ask(self, chat: SessionConversation, request: Request, plan: Plan) -> Answer:
         """Store a call that needs a person, and return its answer.
 
-        If the same call is already waiting, only its plan is replaced. The answer says if a person
-        has rejected the same call before.
+        If the same call of the same user is already waiting, only its plan is replaced. The answer
+        says if a person has rejected the same call before.
         """
         arguments, plan_json = request.json_arguments(), plan.model_dump(mode="json")
         rejection = None
         for each in chat.calls.select(states=["waiting", "rejected"]):
-            if (each.tool, each.arguments) != (request.tool, arguments):
+            same = (each.tool, each.arguments, each.user)
+            if same != (request.tool, arguments, request.user):
                 continue
             if each.state == "rejected":
                 rejection = each

@@ -599,6 +599,26 @@ def test_a_rejected_call_that_is_repeated_says_so(desk_of: Desks) -> None:
     assert "rejected before (not yet)" in again.text
 
 
+def test_each_user_has_a_call_of_their_own(desk_of: Desks) -> None:
+    """Two users ask for the same: each waits, is decided, and is done for that user."""
+    desk = desk_of(consent=RULES)
+    numbers = [
+        desk.call("chat-7", None, "db_delete", DELETE, user=user, call_id=user).pending
+        for user in ("ann", "bob", "ann", None)
+    ]
+    assert numbers == [1, 2, 1, 3]
+    assert [each.user for each in desk.approvals("chat-7")] == ["ann", "bob", None]
+
+    desk.reject("chat-7", None, 1, by="eve")
+    again = desk.call("chat-7", None, "db_delete", DELETE, user="bob")
+    assert "rejected before" not in again.value["pending"]["message"]
+    desk.approve("chat-7", None, 2, by="eve")
+    assert [(each.user, each.state) for each in desk.history("chat-7")][:2] == [
+        ("ann", "rejected"),
+        ("bob", "done"),
+    ]
+
+
 def test_a_decision_needs_the_name_of_a_person(desk_of: Desks) -> None:
     """`by=None`, as of a missing login, is refused."""
     desk = desk_of(consent=RULES)
