@@ -234,7 +234,8 @@ def _limit_statement_time(
         if joined is not own:
             return
         is_needed = writes or only_reads
-        if is_needed and getattr(connection.connection, "autocommit", False):
+        # sqlite3 of Python 3.12 has the value -1 for transactions as before
+        if is_needed and getattr(connection.connection, "autocommit", False) is True:
             raise SetupError(
                 "a call that needs a transaction was begun on a connection in AUTOCOMMIT",
                 "give the session an engine with transactions: a call is done or undone as one",

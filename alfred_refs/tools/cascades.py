@@ -126,8 +126,12 @@ class Changes:
             with self._call.session.no_autoflush:  # unchecked changes must not be flushed
                 for each in hooks:
                     each.before_write(writing)
-            self._writes.append((table, writing, instances))
+            self.add(table, writing, instances)
         return writing
+
+    def add(self, table: ToolTable, writing: Writing, instances: Sequence[Any]) -> None:
+        """Add a write whose hooks were called before it, for `finish_hooks`."""
+        self._writes.append((table, writing, instances))
 
     def finish_hooks(self) -> list[str]:
         """Call `after_write` for all rows of these writes, and return the hooks' notes."""

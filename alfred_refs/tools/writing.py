@@ -433,8 +433,10 @@ class Creator(Writer):
         self._session.flush()
         self._check_links(batches, builder, changes)
         answers = [self._answer(batch, builder) for batch in batches]
-        notes = [n for batch in nested for n in self._answer(batch, builder).get("notes", [])]
-        notes += changes.finish_hooks()
+        for batch in nested:
+            made = [builder.made_of(row) for row in batch.rows]
+            changes.add(batch.table, batch.writing, made)
+        notes = changes.finish_hooks()
         return combine_answers(answers, self._saved_refs(batches, builder), notes) | others
 
     @property

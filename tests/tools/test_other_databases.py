@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from typing import Any
 
@@ -59,10 +60,17 @@ class Ticket(Base):
     count: Mapped[int]
 
 
+class NewerConnection(sqlite3.Connection):
+    """A connection with the attribute of Python 3.12."""
+
+    autocommit = -1  # `LEGACY_TRANSACTION_CONTROL`
+
+
 @pytest.fixture
 def desk() -> BoundToolset:
     """Tools on SQLite, with a document, a JSON null, the text "null", and none."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
+    connect = {"factory": NewerConnection}
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args=connect)
     Base.metadata.create_all(engine)
     documents = {"full": {"a": 1}, "null": JSON.NULL, "text": "null"}
     with Session(engine) as plain, plain.begin():
