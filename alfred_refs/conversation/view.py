@@ -132,6 +132,7 @@ class SessionConversation(ActivityMap):
         self.on_deleted: Callable[[Collection[EntityKey]], None] | None = None
         self.find_rows: FindRows | None = None
         self._dry_run_numbers: Iterator[int] | None = None  # of new rows, in a dry run
+        self._dry_run_refs: set[str] = set()  # of the last dry run
 
     telemetry = property(attrgetter("_telemetry"))
 
@@ -254,6 +255,7 @@ class SessionConversation(ActivityMap):
         """
         before = self._own_cache, self._max_size
         self._dry_run_numbers = itertools.count(_FIRST_OF_DRY_RUN)
+        self._dry_run_refs.clear()
         self._own_cache, self._max_size = RefCache(self._caches.gone), sys.maxsize
         viewer = self._viewer()
         if viewer is not None:
@@ -272,12 +274,19 @@ class SessionConversation(ActivityMap):
         new = [pair for pair in dict.fromkeys(pairs) if cache.ref_of(*pair) is None]
         known = self.refs_of_pairs(new)
         for pair in new:
-            cache.put(*pair, known.get(pair) or f"{pair[0]}_{next(self._dry_run_numbers)}")
+            ref = known.get(pair)
+            if ref is None:
+                ref = f"{pair[0]}_{next(self._dry_run_numbers)}"
+                self._dry_run_refs.add(ref)
+            cache.put(*pair, ref)
 
-    @staticmethod
-    def without_dry_run_refs(value: Any) -> Any:
-        """Return JSON without the refs that new rows had in a dry run."""
-        return json.loads(_DRY_RUN_REF.sub("a new row", json.dumps(value)))
+    def without_dry_run_refs(self, value: Any) -> Any:
+        """Return JSON without the refs that new rows had in the last dry run."""
+
+        def replace_ref(word: re.Match[str]) -> str:
+            return "a new row" if word[0] in self._dry_run_refs else word[0]
+
+        return json.loads(_DRY_RUN_REF.sub(replace_ref, json.dumps(value)))
 
     def _check_no_dry_run(self) -> None:
         if self._dry_run_numbers is not None:

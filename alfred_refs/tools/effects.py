@@ -27,10 +27,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import Any, Final, Literal, Self
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
     BindParameter,
@@ -290,15 +289,10 @@ def _acts(rule: str | None) -> bool:
     return _rule(rule) in ("CASCADE", "SET NULL", "SET DEFAULT")
 
 
-_IMAGES: WeakKeyDictionary[Table, _Images] = WeakKeyDictionary()
-
-
+@lru_cache(1_000)
 def images_of(table: Table) -> _Images:
-    """Return the `_Images` of a table."""
-    images = _IMAGES.get(table)
-    if images is None:
-        images = _IMAGES[table] = _Images(table)
-    return images
+    """Return the `_Images` of a table, whose statements SQLAlchemy caches."""
+    return _Images(table)
 
 
 def is_left_out(column: Column[Any]) -> bool:

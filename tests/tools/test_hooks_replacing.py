@@ -421,3 +421,34 @@ def test_a_draft_of_the_programs_with_an_owner_of_its_own_is_not_told(
 
     assert plainly(select(owned.Recipe.name).filter_by(name="Soup")) == []
     assert [each.ref for each in anns.conversation.drafts()] == [draft]
+
+
+class Noting(Hooks):
+    """Leave a note in reads and writes, and keep the rows that a write shows."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+
+    def before_read(self, read: Reading) -> None:
+        """Note it, which makes the rows pass through this hook."""
+        read.notes.append("parts are archived")
+        read.conditions.append(Part.note != "lost")
+
+    def after_write(self, write: Writing, rows: list[Any]) -> None:
+        """Note it, and keep the rows."""
+        write.notes.append("parts were counted")
+        self.rows += rows
+
+
+def test_hooks_of_nested_rows_note_once(session: RefSession) -> None:
+    """Their rows are complete after the write."""
+    hooks = Noting()
+    toolset = Toolset(MODELS, hooks={Part: [hooks]}, expect="optional")
+    data = {"name": "Stew", "parts": [{"note": "rice"}, {"note": "beans"}]}
+    answer = toolset.call(session, "db_create", {"table": "dishes", "data": data})
+
+    assert sorted(answer["notes"]) == ["parts are archived", "parts were counted"]
+    assert [(row["id"], row["note"]) for row in hooks.rows] == [
+        ("part_1", "rice"),
+        ("part_2", "beans"),
+    ]

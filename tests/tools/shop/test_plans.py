@@ -367,3 +367,11 @@ def test_a_row_that_the_conversation_does_not_know_has_a_name(
     answer = desk.approve("chat-8", None, 1, by="ann")
     assert "P1 -> P2 in the plan, and is P3 -> P2 now" in answer.text
     assert "order_id" not in answer.text
+
+
+def test_a_refusal_repeats_names_that_look_like_refs_of_new_rows(desk_of: Desks) -> None:
+    """Only refs of the dry run itself are replaced."""
+    given = {**UPDATE, "data": {"stall_order_900000001": "x"}}
+    refusal = desk_of().plan("chat-7", None, "db_update", given).refusal
+    assert refusal is not None
+    assert "'stall_order_900000001'" in refusal["message"]
