@@ -69,7 +69,7 @@ from alfred_refs.tools.arguments import (
     Filter as Filter,
     FilterClause as FilterClause,
 )
-from alfred_refs.tools.rules import Hooks as Hooks, Reading as Reading, Writing as Writing
+from alfred_refs.tools.hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
 
 from .bound import (
     AsyncDesk as AsyncDesk,
@@ -77,8 +77,8 @@ from .bound import (
     ToolAnswer as ToolAnswer,
     makes_async_sessions as makes_async_sessions,
 )
-from .definitions import Ref as Ref
 from .errors import ToolError as ToolError
+from .functions import Ref as Ref
 from .plans import Plan as Plan, PlannedRow as PlannedRow
 from .reading import CurrentRow as CurrentRow, CurrentRows as CurrentRows, Fields as Fields
 from .supervision import Approval as Approval, CallRecord as CallRecord, Journal as Journal

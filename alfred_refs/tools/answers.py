@@ -64,7 +64,7 @@ from alfred_refs import sqla
 from alfred_refs.tools.errors import invalid_arguments, unknown_column
 from alfred_refs.tools.exact import ExactTypes, ExactValues, exact_types, is_exact_on, select_exact
 from alfred_refs.tools.filters import Visible
-from alfred_refs.tools.rules import Row
+from alfred_refs.tools.hooks import Row
 from alfred_refs.tools.serialization import (
     MAX_DEPTH_SHOWN,
     CutText,

@@ -71,6 +71,7 @@ from alfred_refs.tools.exact import (
     select_exactly,
 )
 from alfred_refs.tools.filters import BoundFilters, Conditions, Keys, read_conditions
+from alfred_refs.tools.hooks import Hooks, Reading, Row
 from alfred_refs.tools.labels import (
     ForeignRef,
     LabelMode,
@@ -79,7 +80,6 @@ from alfred_refs.tools.labels import (
     limit_refs,
     put_labels,
 )
-from alfred_refs.tools.rules import Hooks, Reading, Row
 from alfred_refs.tools.serialization import limit_depth
 from alfred_refs.tools.tables import ToolTable, ToolTables
 from alfred_refs.tools.visibility import ReadHooks, Visibility

@@ -63,8 +63,8 @@ from alfred_refs.tools.answers import shape_of
 from alfred_refs.tools.arguments import DbCreate, DbDelete, DbEditList, DbUpdate
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import foreign_row, still_referenced, too_many_rows
+from alfred_refs.tools.hooks import Row, Writing
 from alfred_refs.tools.payload import Record
-from alfred_refs.tools.rules import Row, Writing
 from alfred_refs.tools.serialization import may_be_restored, restore
 from alfred_refs.tools.tables import ToolTable, Verb
 

@@ -67,6 +67,7 @@ from alfred_refs.tools.errors import (
     unexpected_row,
 )
 from alfred_refs.tools.filters import BoundFilters
+from alfred_refs.tools.hooks import Row
 from alfred_refs.tools.labels import (
     ForeignRef,
     key_in,
@@ -88,7 +89,6 @@ from alfred_refs.tools.preconditions import (
     item_mismatch,
     split_reach,
 )
-from alfred_refs.tools.rules import Row
 from alfred_refs.tools.serialization import restore
 from alfred_refs.tools.tables import (
     ROW_REF,

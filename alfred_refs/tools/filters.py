@@ -80,7 +80,7 @@ from alfred_refs.tools.arguments import (
     over_budget,
 )
 from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
-from alfred_refs.tools.rules import Reading
+from alfred_refs.tools.hooks import Reading
 from alfred_refs.tools.serialization import has_integer_text, text_as_integers
 from alfred_refs.tools.tables import ToolColumn, ToolTable, accept_value, path_of
 

@@ -11,6 +11,7 @@ A ref to another row is shown with the label of that row, in one of three modes 
 A `ForeignRef` is one ref in one row. `foreign_refs` finds those in rows that were read, and
 `put_labels` reads their labels and adds them.
 
+>>> from alfred_refs.tools.answers import shape_of
 >>> lines = toolset.tables.by_name("lines")
 >>> shape = shape_of(lines, ["recipe_id", "text"])
 >>> line = session.scalars(shape.statement(exactly=False).order_by(Line.id)).first()
@@ -40,7 +41,7 @@ from alfred_refs import sqla
 from alfred_refs.mapping import Key, KeyColumn
 from alfred_refs.session import RefSession
 from alfred_refs.tools.answers import Shape, ShownRow, castable
-from alfred_refs.tools.rules import Row
+from alfred_refs.tools.hooks import Row
 from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
 
 LabelMode = Literal["inline", "legend", "none"]

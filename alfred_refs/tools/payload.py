@@ -78,7 +78,7 @@ from alfred_refs.tools.errors import (
     missing_value,
     unknown_column,
 )
-from alfred_refs.tools.rules import Writing
+from alfred_refs.tools.hooks import Writing
 from alfred_refs.tools.serialization import Places, SameNameError, map_document
 from alfred_refs.tools.tables import (
     ToolColumn,

@@ -85,8 +85,8 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.exact import is_text_needed
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys, comparable, operand
+from alfred_refs.tools.hooks import Reading, Row
 from alfred_refs.tools.labels import ForeignRef, key_in, ref_columns
-from alfred_refs.tools.rules import Reading, Row
 from alfred_refs.tools.tables import ToolColumn, ToolTable
 
 _MAX_VALUE_LENGTH = 200  # characters of one value: a model repeats the cursor letter by letter

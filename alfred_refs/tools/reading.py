@@ -69,6 +69,7 @@ from alfred_refs.tools.filters import (
     check_budget,
     is_semantic,
 )
+from alfred_refs.tools.hooks import Reading, Row
 from alfred_refs.tools.labels import ForeignRef
 from alfred_refs.tools.matching import DraftRecord, matching_records
 from alfred_refs.tools.query import (
@@ -83,7 +84,6 @@ from alfred_refs.tools.query import (
     question_of,
     totals_of,
 )
-from alfred_refs.tools.rules import Reading, Row
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable
 

@@ -46,6 +46,7 @@ from alfred_refs.tools.arguments import DbDelete
 from alfred_refs.tools.call import Answer, Call, HeldBackError
 from alfred_refs.tools.effects import Recorder, RowChange
 from alfred_refs.tools.errors import in_doubt, plan_changed, rejected, unknown_call
+from alfred_refs.tools.hooks import Writing
 from alfred_refs.tools.plans import (
     Named,
     Namer,
@@ -55,7 +56,6 @@ from alfred_refs.tools.plans import (
     make_plan,
     visible_plan,
 )
-from alfred_refs.tools.rules import Writing
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
 from alfred_refs.tools.undo import ChangedRow, Undo, fold

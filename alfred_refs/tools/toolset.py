@@ -77,11 +77,9 @@ from alfred_refs.tools.call import (
 )
 from alfred_refs.tools.definitions import (
     Form,
-    FunctionTool,
     description_of,
     description_of_drafts,
     filter_kinds,
-    function_tool,
     hints_of,
     names_of,
     schemas_of,
@@ -90,6 +88,8 @@ from alfred_refs.tools.drafts import visible_content
 from alfred_refs.tools.errors import ToolError, plan_changed
 from alfred_refs.tools.faults import fault_of
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
+from alfred_refs.tools.functions import FunctionTool, function_tool
+from alfred_refs.tools.hooks import PLANNED, Hooks
 from alfred_refs.tools.labels import LabelMode
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import (
@@ -102,7 +102,6 @@ from alfred_refs.tools.payload import (
 from alfred_refs.tools.plans import REFUSED, Plan
 from alfred_refs.tools.preconditions import check_expectations
 from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
-from alfred_refs.tools.rules import PLANNED, Hooks
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.supervision import (
     Approver,

@@ -53,8 +53,8 @@ from alfred_refs.tools.filters import (
     bind_filters,
     read_conditions,
 )
+from alfred_refs.tools.hooks import Hooks, Reading
 from alfred_refs.tools.labels import ForeignRef, key_attribute
-from alfred_refs.tools.rules import Hooks, Reading
 from alfred_refs.tools.tables import ToolTable, ToolTables
 
 

@@ -76,6 +76,7 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
 from alfred_refs.tools.faults import check_existence, refusing_values
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys
+from alfred_refs.tools.hooks import Row, Writing
 from alfred_refs.tools.labels import labelled_refs
 from alfred_refs.tools.links import LinkWriter
 from alfred_refs.tools.payload import (
@@ -98,7 +99,6 @@ from alfred_refs.tools.preconditions import (
     row_values_of,
     split_reach,
 )
-from alfred_refs.tools.rules import Row, Writing
 from alfred_refs.tools.tables import ToolTable, Verb
 
 

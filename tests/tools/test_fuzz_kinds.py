@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine, delete, func, update
 
 from alfred_refs import RefRegistry
 from alfred_refs.tools import Hooks, Toolset
-from alfred_refs.tools.rules import Writing
+from alfred_refs.tools.hooks import Writing
 from tests.profiles import examples
 from tests.tools.fuzz import nuls, rights
 from tests.tools.fuzz.costs import CostRound

@@ -10,7 +10,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset, Writing, cascades as reach
-from alfred_refs.tools.rules import Hooks
+from alfred_refs.tools.hooks import Hooks
 
 
 class Base(DeclarativeBase):

@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
-from alfred_refs.tools.rules import Reading, Writing
+from alfred_refs.tools.hooks import Reading, Writing
 from tests.models import Order, OrderLine
 from tests.row_status import hiding, status_of
 from tests.tools.conftest import MODELS, Call

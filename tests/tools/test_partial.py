@@ -26,7 +26,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
-from alfred_refs.tools.rules import Writing
+from alfred_refs.tools.hooks import Writing
 
 FIRST = "00000000-0000-0000-0000-000000000001"
 

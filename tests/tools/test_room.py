@@ -8,7 +8,7 @@ import pytest
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Limits, Toolset, Writing
-from alfred_refs.tools.rules import Row
+from alfred_refs.tools.hooks import Row
 from alfred_refs.tools.tables import ToolColumn
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish

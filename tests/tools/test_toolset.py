@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Hooks, ToolError, Toolset
-from alfred_refs.tools.rules import Reading
+from alfred_refs.tools.hooks import Reading
 from tests.fix_session import TravelLog
 from tests.tools.conftest import Call
 from tests.tools.models import Dish
