@@ -298,15 +298,19 @@ class BadRefError(RefError):
         """The entity that the error is about."""
         return self.expected
 
-    def offering(self, refs: Container[str]) -> Self:
+    def offering(
+        self, refs: Container[str | None], labels: Mapping[str, str] | None = None
+    ) -> Self:
         """Return a copy of the error that suggests only these refs.
 
         Args:
             refs: the refs that the message may contain.
+            labels: their labels; by default those of this error.
         """
         fewer = copy(self)
         fewer.known = tuple(ref for ref in self.known if ref in refs)
-        fewer.labels = {ref: label for ref, label in self.labels.items() if ref in refs}
+        labels = self.labels if labels is None else labels
+        fewer.labels = {ref: label for ref, label in labels.items() if ref in refs}
         fewer.near = self.near if self.near in refs else None
         fewer.args = (fewer._error_text(),)  # noqa: SLF001  # of the same class
         return fewer

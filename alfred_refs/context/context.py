@@ -102,7 +102,7 @@ from alfred_refs.context.views import (
     view_of,
 )
 from alfred_refs.conversation import Conversation, mask_keys
-from alfred_refs.errors import ContextError, SetupError
+from alfred_refs.errors import BadRefError, ContextError, SetupError
 from alfred_refs.mapping import parse_ref
 from alfred_refs.owners import Owner
 from alfred_refs.session import RefSession
@@ -283,12 +283,17 @@ class Context:
         if self._toolset is None:
             drafts = [*self.conversation.drafts()]
         else:
-            record = among(record, self._toolset.tables.shown, masked=self._toolset.masked)
+            tables = self._toolset.tables
+            masked = tables.shown - tables.entities
+            if self._sessions is None:
+                masked |= self._toolset.masked
+            record = among(record, tables.shown, masked=masked)
             drafts = self._toolset.drafts_of(self.conversation)
         selection = select_entries(record, self.window)
         data = audience == "act"
-        rows = self._read_rows(selection, record, data=data)
-        view = view_of(selection, drafts, rows, self._decided(record.turn), data=data)
+        calls = self._decided(record.turn)
+        rows = self._read_rows(selection, record, calls, data=data)
+        view = view_of(selection, drafts, rows, self._with_labels(calls, rows), data=data)
         # the toolset has replaced keys by refs, and masked cut keys
         cover = self._scrub if self._toolset is None else mask_keys
         return ContextView.model_validate(cover(view))
@@ -301,31 +306,49 @@ class Context:
         # waiting calls may be older than the latest calls
         found = [*select(states=["waiting"], limit=_MOST_CALLS), *select(limit=_MOST_CALLS)]
         entries = {entry.number: entry for entry in found}
-        since, tables = turn - self.window.active, self._toolset.tables
+        since, entities = turn - self.window.active, self._toolset.tables.entities
+
+        def is_shown(ref: str) -> bool:
+            parsed = parse_ref(ref)
+            return parsed is not None and parsed.entity in entities
+
         calls = calls_of([entries[each] for each in sorted(entries)], since)
-        entities = {
-            ref: parsed.entity
-            for call in calls
-            for ref in call.rows
-            if (parsed := parse_ref(ref)) is not None and parsed.entity in tables.shown
-        }
-        labels = self.conversation.labels_of([*entities]) if entities else {}
-        named = {
-            ref: None if entities[ref] in self._toolset.masked else label
-            for ref, label in labels.items()
-        }
         return [
-            call.model_copy(update={"rows": {r: named[r] for r in call.rows if r in named}})
+            call.model_copy(update={"rows": {r: None for r in call.rows if is_shown(r)}})
+            for call in calls
+        ]
+
+    def _with_labels(self, calls: list[CallView], rows: CurrentRows | None) -> list[CallView]:
+        """Return calls with the labels of their rows; stored ones, if a row is not visible."""
+        if self._toolset is None or not any(call.rows for call in calls):
+            return calls
+        masked = self._toolset.masked if rows is None else rows.masked
+        stored = self.conversation.labels_of({ref: None for call in calls for ref in call.rows})
+
+        def label_of(ref: str) -> str | None:
+            if rows is not None and ref in rows.rows:
+                return rows.rows[ref].label
+            parsed = parse_ref(ref)
+            return None if parsed is None or parsed.entity in masked else stored.get(ref)
+
+        return [
+            call.model_copy(update={"rows": {r: label_of(r) for r in call.rows if r in stored}})
             for call in calls
         ]
 
     def _read_rows(
-        self, selection: Selection, record: ActivityRecord, *, data: bool
+        self,
+        selection: Selection,
+        record: ActivityRecord,
+        calls: Iterable[CallView],
+        *,
+        data: bool,
     ) -> CurrentRows | None:
         """Return the rows of a selection as they are now; `None` if they cannot be read."""
         if self._toolset is None or self._sessions is None:
             return None
-        wanted: dict[str, Fields] = {str(entry.ref): () for entry in selection.retained}
+        wanted: dict[str, Fields] = {ref: () for call in calls for ref in call.rows}
+        wanted |= {str(entry.ref): () for entry in selection.retained}
         for entry in selection.active:
             if entry.gone != "was never saved":  # a deleted row may exist again
                 wanted[str(entry.ref)] = entry.fields if data else ()
@@ -534,11 +557,26 @@ class Context:
         left_out = [each.ref for each in (*understood.demote, *understood.drop)]
         refs = [*understood.referenced, *left_out]
         known = chat.labels_of(refs)
-        chat.resolve_all([*retained, *(ref for ref in refs if ref not in known)])
+        if retained and self._toolset is not None and self._sessions is not None:
+            with self._session() as session:  # notes rows that others have deleted
+                self._toolset.reread(session, dict.fromkeys(retained, ()), {})
+        try:
+            chat.resolve_all([*retained, *(ref for ref in refs if ref not in known)])
+        except BadRefError as error:
+            raise self._visible_error(error) from None
         for each in understood.retain:
             chat.retain([each.ref], each.reason)
         chat.demote(each.ref for each in understood.demote)
         chat.drop(each.ref for each in understood.drop)
+
+    def _visible_error(self, error: BadRefError) -> BadRefError:
+        """Return an error with the labels that tools would show."""
+        if self._toolset is None:
+            return error
+        if self._sessions is None:
+            return error.offering([*error.known, error.near], {})
+        with self._session() as session:
+            return self._toolset.visible_error(session, error)
 
     def _results(self, turn: int) -> tuple[str, list[str]]:
         """Return the note of a turn's last step, and lines about its steps and earlier steps."""

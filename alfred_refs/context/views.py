@@ -402,6 +402,8 @@ def _entity_view(
     status, label = _status(entry, current), entry.label
     if row is not None:
         label = row.label
+    elif current is not None and entry.ref.entity in current.masked:
+        label = None  # hooks may hide it, and it may be newer than what the model saw
     elif status == "not visible" and len(entry.fields or ()) <= 1:
         label = None  # only its ref was ever shown
     return EntityView(

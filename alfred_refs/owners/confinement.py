@@ -311,6 +311,14 @@ class Confinement:
             return not state.expired
         return self.known_access(session, state, writing=writing) is True
 
+    def may_be_foreign(self, session: Session, state: State) -> bool:
+        """Return whether an instance may be a row of another owner, which trusted code has loaded.
+
+        No query: an instance whose owner is not loaded may be one.
+        """
+        is_possible = self.may_have_foreign or state in self._stale
+        return is_possible and not self.is_certain(session, state, writing=False)
+
     def known_access(self, session: Session, state: State, *, writing: bool) -> bool | None:
         """Return whether the owner may access an instance's row, or None if that needs a query.
 

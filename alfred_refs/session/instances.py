@@ -452,7 +452,13 @@ class LabelledClasses(WeakSet[type[Any]]):
         entities: which columns hold keys and labels.
         conversation: as the session sees it.
         keys: reads the keys of instances.
+
+    Attributes:
+        is_foreign: returns whether an instance may be a row of another owner, whose label must not
+            be stored in this conversation; `None` in a session without owner.
     """
+
+    is_foreign: Callable[[State], bool] | None = None
 
     def __init__(
         self, entities: Entities, conversation: SessionConversation, keys: InstanceKeys
@@ -494,7 +500,9 @@ class LabelledClasses(WeakSet[type[Any]]):
             if class_ not in known:
                 known[class_] = self._entities.of_class(class_) if class_ in self else None
             keys = known[class_]
-            if keys is not None and keys.label is not None:
+            if keys is None or keys.label is None:
+                continue
+            if self.is_foreign is None or not self.is_foreign(state):
                 yield state, keys, keys.label
 
 

@@ -51,7 +51,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
-from weakref import ref
+from weakref import proxy, ref
 
 from sqlalchemy import Connection, Executable, Result, event, inspect
 from sqlalchemy.orm import (
@@ -182,6 +182,9 @@ class RefSession(sqla.HookedSession):
                 )
             self._confinement = Confinement(owner, translation.ref_of_value)
             translation.conversation.select_suggestions = VisibleRefs(self, self._confinement)
+            is_foreign = partial(self._confinement.may_be_foreign, proxy(self))
+            translation.boundary.labelled_classes.is_foreign = is_foreign
+            translation.transactions.is_foreign = is_foreign
         # on this session only, after `translate`: each listener costs time in every statement
         event.listen(self, "do_orm_execute", confine)
 

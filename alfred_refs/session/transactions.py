@@ -126,7 +126,13 @@ class Transactions:
     Args:
         conversation: as the session sees it; gets the result when a transaction has ended.
         log: keeps activity for prompts, if wanted.
+
+    Attributes:
+        is_foreign: returns whether an instance may be a row of another owner, which is not part of
+            the conversation's activity; `None` in a session without owner.
     """
+
+    is_foreign: Callable[[State], bool] | None = None
 
     def __init__(self, conversation: SessionConversation, log: ActivityLog | None = None) -> None:
         self.log = log
@@ -174,7 +180,8 @@ class Transactions:
 
     def _note_activity(self, action: Action, states: Iterable[State]) -> None:
         if self.log is not None and self._records:
-            add_activity(self._records[-1].activity, self._rows.of_states(action, states))
+            own = (s for s in states if self.is_foreign is None or not self.is_foreign(s))
+            add_activity(self._records[-1].activity, self._rows.of_states(action, own))
 
     def note_deleted_rows(self, primary: Column[Any], values: Collection[Any]) -> None:
         """Note that a statement has deleted rows.

@@ -41,13 +41,13 @@ from sqlalchemy import (
     or_,
     text as sql_text,
 )
-from sqlalchemy.exc import InvalidRequestError, ResourceClosedError
+from sqlalchemy.exc import InvalidRequestError, ResourceClosedError, SQLAlchemyError
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Draft, SessionConversation
-from alfred_refs.errors import SetupError
+from alfred_refs.errors import BadRefError, RefError, SetupError
 from alfred_refs.mapping import Key, parse_draft_ref, parse_ref, spells_uuid
 from alfred_refs.session import RefSession
 from alfred_refs.store import Action, Activity
@@ -710,6 +710,24 @@ class Call:
             for (ref, _), key in keys.items()
         ]
         return self.put_labels(refs, "legend")
+
+    def with_visible_labels(self, error: BadRefError) -> BadRefError:
+        """Return an error with labels that read hooks show: one statement for each such table."""
+        tables: dict[str, ToolTable] = {}
+        for text in error.labels:
+            ref = None if parse_draft_ref(text) else parse_ref(text)
+            table = None if ref is None else self.setting.tables.of_entity(ref.entity)
+            if table is not None and self.visibility.hooks.over(table):
+                tables[text] = table
+        if not tables:
+            return error
+        labels = {ref: label for ref, label in error.labels.items() if ref not in tables}
+        with (
+            suppress(RefError, ToolError, SQLAlchemyError),
+            transaction(self.session, self.setting.limits.seconds),
+        ):
+            labels |= self.labels(tables)
+        return error.offering([*error.known, error.near], labels)
 
     def limit_hook_depth(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
         """Cut values that hooks have nested too deep, and add their paths to `cut`."""

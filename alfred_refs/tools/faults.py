@@ -173,7 +173,7 @@ def fault_of(
         case ToolError():
             fault = error
         case BadRefError():
-            fault = _ref_fault(_without_unlisted(error, listed_entities), tool)
+            fault = _ref_fault(without_unlisted(error, listed_entities), tool)
         case DraftContentError():
             fault = invalid_content(error.fact, error.remedy)
         case ForeignRowError():
@@ -229,7 +229,7 @@ def _foreign_row_fault(error: ForeignRowError, table: ToolTable | None) -> ToolE
     return foreign_row(error.ref, column)
 
 
-def _without_unlisted(error: BadRefError, listed_entities: Collection[str]) -> BadRefError:
+def without_unlisted(error: BadRefError, listed_entities: Collection[str]) -> BadRefError:
     """Return an error without suggestions of refs whose entity the model may not use.
 
     If the model passed a ref of such an entity, the ref is reported as unknown.

@@ -115,12 +115,15 @@ class CurrentRows:
         rows: the rows by ref.
         deleted: the refs of deleted rows. Rows in neither are hidden from the session: by the
             owner, the database, or a hook.
+        masked: the entities of rows that were not read, if hooks may hide such rows: their stored
+            labels must not be shown.
         cut: the paths of cut values, as in an answer.
     """
 
     rows: Mapping[str, CurrentRow]
     deleted: frozenset[str] = frozenset()
     cut: Sequence[str] = ()
+    masked: frozenset[str] = frozenset()
 
 
 Fields = Sequence[str] | None
@@ -194,7 +197,15 @@ class RowReader:
             },
             frozenset(deleted),
             [each for each in plain["cut"] if self._is_shown(each)],
+            frozenset(self._masked(ref for ref in self._wanted if ref not in found)),
         )
+
+    def _masked(self, missing: Iterable[str]) -> Iterator[str]:
+        """Yield the entities of rows that were not found, if hooks may hide such rows."""
+        for entity in {*map(_entity, missing)}:
+            tables = [table for table in self._tables if table.entity == entity]
+            if any(map(self._call.visibility.restricts, tables)):
+                yield entity
 
     def _tables_of(self, ref: str, key: Key) -> Sequence[ToolTable]:
         """Return the tables that a row may be in: classes and subclasses share an entity.

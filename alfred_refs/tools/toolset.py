@@ -37,7 +37,7 @@ from alfred_refs.conversation import (
     check_draftable,
     mask_keys,
 )
-from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
+from alfred_refs.errors import BadRefError, DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, RefPolicy
 from alfred_refs.owners import Ownership
 from alfred_refs.session import RefSession
@@ -86,7 +86,7 @@ from alfred_refs.tools.definitions import (
 )
 from alfred_refs.tools.drafts import visible_content
 from alfred_refs.tools.errors import ToolError, plan_changed
-from alfred_refs.tools.faults import fault_of
+from alfred_refs.tools.faults import fault_of, without_unlisted
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
 from alfred_refs.tools.functions import FunctionTool, function_tool
 from alfred_refs.tools.hooks import PLANNED, Hooks
@@ -518,15 +518,25 @@ class Toolset:
             session.hide_keys(error)  # an exception of a hook may contain keys
             raise
 
+    def visible_error(self, session: RefSession, error: BadRefError) -> BadRefError:
+        """Return an error about a ref with labels that a model may see.
+
+        Args:
+            session: a session in the conversation.
+            error: an error with labels of the registry.
+        """
+        call = Call(self._setting, session, self._view_of(session))
+        return without_unlisted(call.with_visible_labels(error), self.tables.entities)
+
     @property
     def masked(self) -> frozenset[str]:
-        """The entities of rows whose values an `after_read` may hide.
+        """The entities of rows that read hooks may hide or change.
 
-        The registry stores their labels unchanged.
+        The registry stores their labels unchanged, so these are not shown where rows are not read.
         """
-        masks = self._setting.read_hooks.may_mask
+        over = self._setting.read_hooks.over
         return self.memo(
-            "masked", lambda: frozenset(each.entity for each in self.tables if masks(each))
+            "masked", lambda: frozenset(each.entity for each in self.tables if over(each))
         )
 
     def drafts_of(
@@ -631,16 +641,32 @@ class Toolset:
             most = self._setting.limits.seconds
             slow = most if most is not None and monotonic() - started_at >= most else None
             of = self._table_of_error(error, checked) or table
-            if isinstance(error, DraftRefError) and error.ref and not self._setting.drafts:
-                error = call.conversation.unknown_error(error.ref, error.expected)
-            fault = fault_of(error, tool, of, self.tables.entities, time_limit=slow)
-            if fault is None:
+            refusal = self._refusal(call, error, tool, of, slow)
+            if refusal is None:
                 call.session.hide_keys(error)  # an exception of a hook may contain keys
                 raise
-            refusal: Answer = replace_keys(
-                fault.to_json(), call.conversation, self.tables.shown, _LONGEST
-            )
             return refusal
+
+    def _refusal(
+        self,
+        call: Call,
+        error: Exception,
+        tool: str,
+        table: ToolTable | None,
+        slow: float | None,
+    ) -> Answer | None:
+        """Return the answer for an exception; `None` if the model cannot correct it."""
+        if isinstance(error, DraftRefError) and error.ref and not self._setting.drafts:
+            error = call.conversation.unknown_error(error.ref, error.expected)
+        if isinstance(error, BadRefError):
+            error = call.with_visible_labels(error)
+        fault = fault_of(error, tool, table, self.tables.entities, time_limit=slow)
+        if fault is None:
+            return None
+        refusal: Answer = replace_keys(
+            fault.to_json(), call.conversation, self.tables.shown, _LONGEST
+        )
+        return refusal
 
     def _type_of(self, tool: str) -> ArgumentType:
         """Return the type of a tool's arguments; any type for an unknown tool."""

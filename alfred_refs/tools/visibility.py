@@ -45,6 +45,7 @@ from alfred_refs import sqla
 from alfred_refs.session import RefSession, with_keys
 from alfred_refs.tools.answers import Limits, RelatedRows, Rendering, Shape, ShownRow, shape_of
 from alfred_refs.tools.arguments import DbRead
+from alfred_refs.tools.errors import ToolError
 from alfred_refs.tools.exact import ExactValues, is_exact_on
 from alfred_refs.tools.filters import (
     Condition,
@@ -135,6 +136,13 @@ class Visibility:
         hidden = [rows for rows in map(self._hidden_rows, over) if rows is not None]
         own = [getattr(entity, name) for name in table.identity]
         return [not_(_has_row(rows, own)) for rows in hidden]
+
+    def restricts(self, table: ToolTable) -> bool:
+        """Return whether hooks may hide rows of a table from this call, or change their labels."""
+        try:
+            return self.hooks.may_mask(table) or bool(self.conditions(table, table.model))
+        except ToolError:  # a hook refuses the read
+            return True
 
     def hidden_among(self, table: ToolTable, instances: Collection[Any]) -> list[Any]:
         """Return the rows that hooks hide: at most one statement."""

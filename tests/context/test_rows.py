@@ -11,7 +11,13 @@ from typing import Any, get_args
 import pytest
 from sqlalchemy import Engine, delete, event, update
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.orm import (
+    ORMExecuteState,
+    Session,
+    scoped_session,
+    sessionmaker,
+    with_loader_criteria,
+)
 
 from alfred_refs import (
     AsyncRefSession,
@@ -172,11 +178,11 @@ class OnlySoup(Hooks):
 def test_hooks_decide_as_in_a_read(
     sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
 ) -> None:
-    """A row that a hook hides or refuses is listed by name."""
+    """A row that a hook hides or refuses is listed by its ref."""
     assert keys
     call("db_read", table="dishes", order_by="name", columns=["name"])
     for hooks, expected in (
-        (Refusing(), ['"Curry" (not visible)', '"Korma" (not visible)', '"Soup" (not visible)']),
+        (Refusing(), ["(not visible)", "(not visible)", "(not visible)"]),
         (
             OnlySoup(),  # may hide a label, so that the registry's is not shown
             ["(not visible)", "(not visible)", '"Soup" (read in turn 0)'],
@@ -676,8 +682,8 @@ def test_calls_that_wait_name_their_rows(
     for toolset, audience, rows in (
         (desk.toolset, "act", ' (dish_1 "Soup")'),
         (desk.toolset, "reply", ' ("Soup")'),
-        (masked, "act", " (dish_1)"),
-        (masked, "reply", ' ("dish 1")'),
+        (masked, "act", ' (dish_1 "***")'),
+        (masked, "reply", ' ("***")'),
         (others, "act", ""),
     ):
         told = lines(Context(chat, toolset=toolset, sessions=sessions), audience)
@@ -689,11 +695,22 @@ def test_calls_that_wait_name_their_rows(
 def test_a_row_that_cannot_be_read_has_its_name_if_it_was_shown(
     conversation: Conversation, sessions: Sessions, call: Call, columns: list[str]
 ) -> None:
-    """The registry may know it from the application's own reads."""
+    """The registry may know it from the application's own reads. A hook hides it in any case."""
     call("db_read", table="dishes", filters=named("Curry"), columns=columns)
     with sessions(conversation=conversation) as session:
         assert session.get_one(Dish, "dish_1").name == "Curry"
-    refusing = Toolset(MODELS, hooks={Dish: [Refusing()]})
+
+    class Filtered(RefSession):
+        """The application's own filter."""
+
+    @event.listens_for(Filtered, "do_orm_execute")
+    def leave_out(execution: ORMExecuteState) -> None:
+        only = with_loader_criteria(Dish, Dish.name != "Curry")
+        execution.statement = execution.statement.options(only)
+
+    filtered: Any = sessionmaker(sessions.kw["bind"], class_=Filtered)
     name = ' "Curry"' if "name" in columns else ""
-    shown = lines(Context(conversation, toolset=refusing, sessions=sessions))
-    assert shown == [f"- dish_1{name} (not visible)"]
+    for own, hooks, expected in ((filtered, {}, name), (sessions, {Dish: [Refusing()]}, "")):
+        toolset = Toolset(MODELS, hooks=hooks)
+        shown = lines(Context(conversation, toolset=toolset, sessions=own))
+        assert shown == [f"- dish_1{expected} (not visible)"]
