@@ -102,7 +102,7 @@ from alfred_refs.context.views import (
     view_of,
 )
 from alfred_refs.conversation import Conversation, mask_keys
-from alfred_refs.errors import BadRefError, ContextError, SetupError
+from alfred_refs.errors import BadRefError, ContextError, GoneRefError, SetupError
 from alfred_refs.mapping import parse_ref
 from alfred_refs.owners import Owner
 from alfred_refs.session import RefSession
@@ -557,17 +557,23 @@ class Context:
         left_out = [each.ref for each in (*understood.demote, *understood.drop)]
         refs = [*understood.referenced, *left_out]
         known = chat.labels_of(refs)
-        if retained and self._toolset is not None and self._sessions is not None:
-            with self._session() as session:  # notes rows that others have deleted
-                self._toolset.reread(session, dict.fromkeys(retained, ()), {})
         try:
             chat.resolve_all([*retained, *(ref for ref in refs if ref not in known)])
         except BadRefError as error:
             raise self._visible_error(error) from None
+        for ref in self._deleted_among(retained):
+            raise GoneRefError(ref, None, (), None, "was deleted")
         for each in understood.retain:
             chat.retain([each.ref], each.reason)
         chat.demote(each.ref for each in understood.demote)
         chat.drop(each.ref for each in understood.drop)
+
+    def _deleted_among(self, refs: Sequence[str]) -> frozenset[str]:
+        """Return the refs of rows that others have deleted, which the registry may not know."""
+        if not refs or self._toolset is None or self._sessions is None:
+            return frozenset()
+        with self._session() as session:
+            return self._toolset.reread(session, dict.fromkeys(refs, ()), {}).deleted
 
     def _visible_error(self, error: BadRefError) -> BadRefError:
         """Return an error with the labels that tools would show."""

@@ -92,17 +92,18 @@ class Label:
         """
         return self.attribute is not None and loaded.get(self.attribute) == label
 
-    def relationships(self, mapper: Mapper[Any]) -> set[str]:
-        """Return the relationships that the label's function reads, found by calling it.
+    def attributes(self, mapper: Mapper[Any]) -> set[str]:
+        """Return the mapped attributes that the label is made of.
 
-        Its exceptions are suppressed, because it gets no real values.
+        Those of a function are found by calling it, without real values. Its exceptions are
+        suppressed.
         """
-        found = set[str]()
+        found = set[str]() if self.attribute is None else {self.attribute}
         for truth in (True, False):  # of values, for both sides of conditions
             probe = _Probe(truth=truth)
             with suppress(Exception):
                 self.read(probe)
-            found |= {*probe.names} & {*mapper.relationships.keys()}
+            found |= {*probe.names} & {*mapper.attrs.keys()}
         return found
 
     def _text(self, loaded: Mapping[str, Any]) -> str | None:

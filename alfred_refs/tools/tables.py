@@ -1026,14 +1026,15 @@ def _table(
         for attribute in attributes
         if not is_listed(mapper, attribute.key, hidden)
     }
-    label = None if keys.label is None else keys.label.attribute
-    if label is not None and is_listed(mapper, label, hidden):
+    named_by = set() if keys.label is None else keys.label.attributes(mapper)
+    kept_back = sorted(name for name in named_by if is_listed(mapper, name, hidden))
+    if kept_back:
         raise SetupError(
-            f"hidden lists {label!r} of {model.__qualname__!r}, by which its rows are called "
-            "in answers and errors",
-            "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
+            f"hidden lists {kept_back[0]!r} of {model.__qualname__!r}, of which the label of its "
+            "rows is made",
+            "show it, or choose another label: __ref_label__ or RefPolicy(labels={...})",
         )
-    related = set() if keys.label is None else keys.label.relationships(mapper)
+    related = named_by & {*mapper.relationships.keys()}
     if related:
         raise SetupError(
             f"the label of {model.__qualname__!r} reads the relationship {min(related)!r}, and "

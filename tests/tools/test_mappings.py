@@ -573,7 +573,7 @@ def test_what_is_hidden_of_a_class_is_hidden_of_its_subclasses(session: RefSessi
 
 def test_what_rows_are_called_by_cannot_be_hidden() -> None:
     """Labels stand beside refs and in errors."""
-    with pytest.raises(SetupError, match="by which its rows are called"):
+    with pytest.raises(SetupError, match="of which the label of its rows is made"):
         Toolset([Dish], hidden=[Dish.name])
 
 
