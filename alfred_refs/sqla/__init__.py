@@ -142,6 +142,7 @@ from .statements import (
     is_unnamed as is_unnamed,
     key_parameter as key_parameter,
     literal_parameter as literal_parameter,
+    loader_criteria as loader_criteria,
     many_values_of as many_values_of,
     may_set_anonymous as may_set_anonymous,
     opaque_parts as opaque_parts,

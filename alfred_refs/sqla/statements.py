@@ -450,6 +450,15 @@ def unreachable_parameters(
 # Criteria
 
 
+def loader_criteria(options: Iterable[Any], mapper: Mapper[Any]) -> Iterator[ColumnElement[bool]]:
+    """Yield the criteria of `with_loader_criteria()` options for the rows of a class."""
+    for option in options:
+        # Private: the criteria of an option. Pinned by
+        # `test_criteria_of_loader_options_are_those_of_a_class`.
+        if isinstance(option, LoaderCriteriaOption) and mapper in option._all_mappers():
+            yield option._resolve_where_criteria(mapper)
+
+
 def in_keys(columns: Sequence[Any], keys: Iterable[Sequence[Any]]) -> ColumnElement[bool]:
     """Return the criterion that the columns of a key have the values of one of some keys."""
     criterion: ColumnElement[bool]

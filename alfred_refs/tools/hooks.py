@@ -77,7 +77,7 @@ class Reading:
             `options` and `include` have no effect.
         nested: whether the rows are reached through other rows: nested in them, named by them, in
             a list, shown after a write, or tested by a filter. `arguments` then names only the
-            table, and `options` and `include` have no effect.
+            table, `include` has no effect, and `options` only with criteria of the class itself.
 
     Example:
         >>> class Small(Hooks):

@@ -251,7 +251,10 @@ class RowReader:
         names = {table.ref_field: None}
         for ref in refs:
             fields = self._wanted[ref]
-            names |= dict.fromkeys(_defaults(table) if fields is None else fields)
+            # a hook may decide by any column
+            is_masked = self._call.visibility.hooks.may_mask(table)
+            names |= dict.fromkeys(_defaults(table) if fields is None or is_masked else ())
+            names |= dict.fromkeys(fields or ())
         label = table.keys.label
         if label is not None and label.attribute is not None:
             names[label.attribute] = None
@@ -279,6 +282,9 @@ class RowReader:
         self, row: Row, table: ToolTable, fields: Fields, included: Sequence[str] = ()
     ) -> CurrentRow:
         """Return a row with its own fields, without fields of other rows of its table."""
+        if fields is not None and not fields:  # by name alone, without what hooks have added
+            ref = row[table.ref_field]
+            return CurrentRow(ref, self._labels.get(ref), {table.ref_field: ref})
         own = {*(_defaults(table) if fields is None else fields), *included, table.ref_field}
         others = {*table.columns, *table.includable} - own
         others |= {f"_{name}_label" for name in others}

@@ -282,6 +282,7 @@ class Visibility:
         bound = bind_filters(reading.arguments, table, is_limited=False)
         keys = self.resolve(bound.refs())
         wanted = read_conditions(reading, bound, Conditions(keys, visible=self.conditions))
+        wanted += sqla.loader_criteria(reading.options, inspect(table.model).mapper)
         if reading.keys is not None:
             given = self.statement_keys(reading.keys, table)
             wanted.append(getattr(table.model, table.ref_field).in_(given))

@@ -8,7 +8,15 @@ from typing import Any, get_args
 
 import pytest
 from sqlalchemy import Engine, ForeignKey, select, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    sessionmaker,
+    with_loader_criteria,
+)
 
 from alfred_refs import BadRefError, Ownership, RefRegistry, RefSession
 from alfred_refs.context import Audience, Called, Context, Step, understand_type
@@ -35,6 +43,8 @@ class Shelf(Base):
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     title: Mapped[str]
 
+    memos: Mapped[list[Memo]] = relationship(back_populates="shelf")
+
 
 class Memo(Base):
     """A memo of a tenant."""
@@ -48,6 +58,8 @@ class Memo(Base):
     title: Mapped[str | None]
     private: Mapped[bool] = mapped_column(default=False)
     shelf_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("hidden_shelves.id"))
+
+    shelf: Mapped[Shelf | None] = relationship(back_populates="memos")
 
 
 class Hide(Hooks):
@@ -283,3 +295,51 @@ def test_a_row_that_was_deleted_by_others_is_not_retained(bases: Engine) -> None
     kept = {"retain": [{"ref": "memo_1", "reason": "x"}]}
     with pytest.raises(BadRefError, match="memo_1"):
         desk.context(*CHAT).curate(understand_type(desk.toolset).model_validate(kept))
+
+
+class Deciding(Hooks):
+    """Hide private memos after they are read, and add a value to all others."""
+
+    def after_read(self, read: Reading, rows: list[dict[str, Any]]) -> None:
+        """Decide by a column that few readers ask for."""
+        del read
+        rows[:] = [row | {"cost": 12345} for row in rows if not row["private"]]
+
+
+def test_a_hook_decides_by_columns_that_are_not_shown(bases: Engine) -> None:
+    """Audiences without values see neither the row's name nor what the hook adds."""
+    desk = desk_on(bases, Memo, hooks={Memo: [Deciding()]})
+    add(desk, Memo(title="Dismissal", private=True), Memo(title="Lunch"))
+    context = desk.context(*CHAT)
+    for audience in AUDIENCES:
+        shown = context.render(audience)
+        assert [row.status for row in context.view(audience).active if row.label is None] == [
+            "not visible"
+        ]
+        assert "Dismissal" not in shown
+        assert "Lunch" in shown
+        assert ("12345" in shown) is (audience == "act")
+
+
+class Criteria(Hooks):
+    """Hide private memos by a loader option."""
+
+    def before_read(self, read: Reading) -> None:
+        """Leave them out."""
+        read.options.append(with_loader_criteria(Memo, Memo.private.is_(False)))
+
+
+def test_criteria_of_loader_options_hide_rows_that_others_lead_to(bases: Engine) -> None:
+    """In rows, filters, labels and prompts."""
+    desk = desk_on(bases, Memo, Shelf, hooks={Memo: [Criteria()]})
+    shelf = Shelf(title="top")
+    add(desk, shelf, Memo(title="Dismissal", private=True, shelf=shelf), Memo(shelf=shelf))
+    columns = ["title", "memos.private"]
+    [row] = desk.call(*CHAT, "db_read", {"table": "hidden_shelves", "columns": columns}).value[
+        "rows"
+    ]
+    assert [memo["private"] for memo in row["memos"]] == [False]
+    by_path = [{"field": "memos.private", "op": "=", "value": True}]
+    given = {"table": "hidden_shelves", "filters": by_path}
+    assert desk.call(*CHAT, "db_read", given).value["rows"] == []
+    assert "Dismissal" not in prompts(desk)

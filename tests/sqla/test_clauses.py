@@ -12,6 +12,7 @@ from sqlalchemy import (
     false,
     func,
     insert,
+    inspect,
     not_,
     or_,
     select,
@@ -28,6 +29,7 @@ from sqlalchemy.orm import (
     joinedload,
     mapped_column,
     with_expression,
+    with_loader_criteria,
 )
 
 from alfred_refs import sqla
@@ -169,3 +171,16 @@ def test_a_condition_that_nothing_meets_is_told() -> None:
 
     assert all(map(sqla.is_false, never))
     assert not any(map(sqla.is_false, [true(), and_(true(), one), or_(false(), one), not_(one)]))
+
+
+def test_criteria_of_loader_options_are_those_of_a_class() -> None:
+    """Given as an expression, by a function, and for a mixin; not those of another class."""
+    mapper = inspect(Recipe)
+    options = [
+        with_loader_criteria(Recipe, Recipe.name != "hidden"),
+        with_loader_criteria(Recipe, lambda class_: class_.name.is_not(None)),
+        with_loader_criteria(MealPlan, MealPlan.recipe_id.is_(None)),
+        joinedload(MealPlan.recipe),
+    ]
+    criteria = [str(each) for each in sqla.loader_criteria(options, mapper)]
+    assert criteria == ["recipes.name != :name_1", "recipes.name IS NOT NULL"]
