@@ -79,9 +79,9 @@ from .bound import (
 )
 from .errors import ToolError as ToolError
 from .functions import Ref as Ref
+from .history import Approval as Approval, CallRecord as CallRecord, Journal as Journal
 from .plans import Plan as Plan, PlannedRow as PlannedRow
 from .reading import CurrentRow as CurrentRow, CurrentRows as CurrentRows, Fields as Fields
-from .supervision import Approval as Approval, CallRecord as CallRecord, Journal as Journal
 from .toolset import Toolset as Toolset
 
 __all__ = [

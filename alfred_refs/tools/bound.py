@@ -47,7 +47,7 @@ from alfred_refs.sqla import (
 )
 from alfred_refs.store import Actor, CallEntry
 from alfred_refs.tools.arguments import TOOLS
-from alfred_refs.tools.call import Answer
+from alfred_refs.tools.call import Answer, Request
 from alfred_refs.tools.definitions import Form
 from alfred_refs.tools.errors import (
     ToolError,
@@ -56,15 +56,10 @@ from alfred_refs.tools.errors import (
     undo_conflict,
     unknown_call,
 )
-from alfred_refs.tools.ordering import Attempt, Counter, Locks
-from alfred_refs.tools.plans import Plan, PlannedRow
-from alfred_refs.tools.supervision import (
+from alfred_refs.tools.history import (
     Approval,
-    Approver,
     CallRecord,
     Journal,
-    Request,
-    Undoer,
     answer_of,
     approval_of,
     is_refused,
@@ -72,6 +67,9 @@ from alfred_refs.tools.supervision import (
     record_of,
     refused_call,
 )
+from alfred_refs.tools.ordering import Attempt, Counter, Locks
+from alfred_refs.tools.plans import Plan, PlannedRow
+from alfred_refs.tools.supervision import Approver, Undoer
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import async_sessionmaker

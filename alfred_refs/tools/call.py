@@ -24,11 +24,13 @@ Limits: hooks must not commit or roll back; that ends the call's transaction and
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from time import monotonic
 from typing import Any, Literal, Protocol, get_args
 
 from sqlalchemy import (
@@ -50,7 +52,7 @@ from alfred_refs.conversation import Draft, SessionConversation
 from alfred_refs.errors import BadRefError, RefError, SetupError
 from alfred_refs.mapping import Key, parse_draft_ref, parse_ref, spells_uuid
 from alfred_refs.session import RefSession
-from alfred_refs.store import Action, Activity
+from alfred_refs.store import Action, Activity, Actor
 from alfred_refs.tools.answers import (
     Limits,
     Relatives,
@@ -814,3 +816,35 @@ def _shown_rows(row: Any, table: ToolTable, action: Action) -> Iterator[RowActiv
             yield from ((each, "linked", ()) for each in inside if isinstance(each, str))
     if isinstance(ref, str):  # groups have no ref
         yield ref, action, [name for name in row if name in table.columns or name in table.targets]
+
+
+@dataclass(slots=True)
+class Request:
+    """A call, as the caller made it.
+
+    Attributes:
+        tool: its name.
+        arguments: the arguments, unchanged.
+        actor: the party that acts: the model or the user.
+        user: the id of the acting user, as text.
+        call_id: the framework's id of the call.
+        undoes: the number of the call that it undoes.
+        plan: the token of the plan that the effect must equal; `None` or empty for any effect.
+        began: its start, by `time.monotonic()`.
+    """
+
+    tool: str
+    arguments: Any
+    actor: Actor = "model"
+    user: str | None = None
+    call_id: str | None = None
+    undoes: int | None = None
+    plan: str | None = None
+    began: float = field(default_factory=monotonic)
+
+    def json_arguments(self) -> Any:
+        """Return the arguments as JSON values; text that is not JSON stays text."""
+        if isinstance(self.arguments, str):
+            with suppress(ValueError, RecursionError):
+                return json.loads(self.arguments)
+        return self.arguments

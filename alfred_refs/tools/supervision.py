@@ -25,38 +25,33 @@ the commit fails, the entry is removed, or waits again; if its result is unknown
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import monotonic
 from typing import Any, Final, Literal, cast
 
 from sqlalchemy import text
-from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import DBAPIError
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.errors import SetupError
-from alfred_refs.store import Actor, CallEntry, CallState, CallValues, ChangeEntry, NewCall
+from alfred_refs.store import CallEntry, CallValues, ChangeEntry, NewCall
 from alfred_refs.tools.arguments import DbDelete
-from alfred_refs.tools.call import Answer, Call, HeldBackError
+from alfred_refs.tools.call import Answer, Call, HeldBackError, Request
 from alfred_refs.tools.effects import Recorder, RowChange
-from alfred_refs.tools.errors import in_doubt, plan_changed, rejected, unknown_call
+from alfred_refs.tools.errors import plan_changed, unknown_call
+from alfred_refs.tools.history import EDITED, Journal, answer_of, change_entries
 from alfred_refs.tools.hooks import Writing
 from alfred_refs.tools.plans import (
     Named,
     Namer,
     Plan,
-    PlannedRow,
     entity_of,
     make_plan,
-    visible_plan,
 )
-from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
 from alfred_refs.tools.undo import ChangedRow, Undo, fold
 
@@ -69,45 +64,13 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "delete": "deleted",
 }
 
-EDITED: Final = "#arguments:"
-"""The suffix of the framework's id for a call with other arguments."""
 
 _DIGEST_DIGITS: Final = 16
 
-# codes of errors of calls that waited for a person
-_KEPT_ALREADY: Final = frozenset({"rejected", "in_doubt"})
 
 # SQLSTATEs after which a COMMIT may have succeeded: of the connection, of the server's resources,
 # of a shutdown, of the system, internal ones, and "statement completion unknown"
 _UNCERTAIN: Final = ("08", "53", "57P", "58", "XX", "40003")
-
-_MOST_OF_A_REFUSAL: Final = 20_000  # characters
-# escapes in JSON text: backslashes, characters beyond U+FFFF, and text that cannot be stored
-_ESCAPE: Final = re.compile(r"(?P<kept>\\\\|\\ud[89ab]..\\ud[c-f]..)|\\u0000|\\ud[89a-f]..")
-
-
-@dataclass(frozen=True, slots=True)
-class Journal:
-    """Retention of the history of calls; see `BoundToolset.history`.
-
-    Attributes:
-        keep: how long to keep the values before and after each change, which an undo needs; `None`
-            for ever. `BoundToolset.prune_history` deletes them: call it once a day.
-        without: attributes whose values are not kept. An undo cannot restore a deleted row that
-            has such an attribute.
-        refusals: whether to keep refused calls too, including reads. Each is stored in a separate
-            transaction.
-
-    Example:
-        >>> from datetime import timedelta
-        >>> journal = Journal(keep=timedelta(days=30))
-        >>> toolset.bind(sessions, registry=registry, journal=journal).journal.keep.days
-        30
-    """
-
-    keep: timedelta | None = None
-    without: Sequence[Any] = ()
-    refusals: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,80 +125,6 @@ class Consent:
             if any(row.entity in entities and row.action in actions for row in plan.rows):
                 return True
         return False
-
-
-@dataclass(slots=True)
-class Request:
-    """A call, as the caller made it.
-
-    Attributes:
-        tool: its name.
-        arguments: the arguments, unchanged.
-        actor: the party that acts: the model or the user.
-        user: the id of the acting user, as text.
-        call_id: the framework's id of the call.
-        undoes: the number of the call that it undoes.
-        plan: the token of the plan that the effect must equal; `None` or empty for any effect.
-        began: its start, by `time.monotonic()`.
-    """
-
-    tool: str
-    arguments: Any
-    actor: Actor = "model"
-    user: str | None = None
-    call_id: str | None = None
-    undoes: int | None = None
-    plan: str | None = None
-    began: float = field(default_factory=monotonic)
-
-    def json_arguments(self) -> Any:
-        """Return the arguments as JSON values; text that is not JSON stays text."""
-        if isinstance(self.arguments, str):
-            with suppress(ValueError, RecursionError):
-                return json.loads(self.arguments)
-        return self.arguments
-
-
-def is_refused(answer: Answer) -> bool:
-    """Return whether an answer is an error of a call that was not stored.
-
-    Calls that waited for a person are stored already.
-    """
-    error = answer.get("error")
-    return error is not None and error["code"] not in _KEPT_ALREADY
-
-
-def refused_call(request: Request, answer: Answer, tool: str | None) -> NewCall:
-    """Return a refused call in the form of the history, but with its keys.
-
-    `tool` is its name; `None` for an unknown one.
-    """
-    return NewCall(
-        tool=tool or "unknown tool",
-        arguments=_storable(request.json_arguments()),
-        state="refused",
-        actor=request.actor,
-        user=request.user,
-        answer=_storable(answer),
-        seconds=monotonic() - request.began,
-    )
-
-
-def _storable(value: Any) -> Any:
-    """Return a value as JSON that PostgreSQL can store; `None` if it is too long or not JSON.
-
-    Characters that PostgreSQL cannot store are replaced, and NaN becomes a text.
-    """
-    try:
-        text_ = json.dumps(value, default=str)
-        is_long = len(text_) > _MOST_OF_A_REFUSAL
-        return None if is_long else json.loads(_ESCAPE.sub(_stored, text_), parse_constant=str)
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _stored(escape: re.Match[str]) -> str:
-    return escape[0] if escape["kept"] else r"\ufffd"
 
 
 def known_call(chat: SessionConversation, request: Request) -> tuple[CallEntry | None, Request]:
@@ -453,83 +342,6 @@ def store_call(
     return calls.add(replace(new, state="doing"), changes).number
 
 
-def change_entries(named: Sequence[Named], without: Sequence[Any] = ()) -> list[ChangeEntry]:
-    """Return changes in the form of the registry."""
-    hidden = {column for each in without for column in each.property.columns}
-    return [
-        ChangeEntry(
-            call=0,
-            place=place,
-            table=each.change.table.fullname,
-            ref=each.ref,
-            label=each.label,
-            action=each.change.action,
-            key=each.change.key,
-            before=_kept(each.change, each.change.before, hidden),
-            after=_kept(each.change, each.change.after, hidden),
-        )
-        for place, each in enumerate(named, 1)
-    ]
-
-
-def _kept(
-    change: RowChange, image: Mapping[str, str | None] | None, without: Iterable[Any]
-) -> dict[str, str | None] | None:
-    """Return the values of a row to keep; of an updated row, only the changed values.
-
-    A value that is not kept is null in `before` and missing in `after`, which shows `undo` that it
-    has changed.
-    """
-    if image is None:
-        return None
-    left_out = {column.name for column in without if column.table is change.table}
-    if change.action != "updated":
-        return {name: value for name, value in image.items() if name not in left_out}
-    if image is change.before:  # undo must know that a value changed which is not kept
-        return {n: None if n in left_out else image[n] for n in change.changed}
-    return {name: image[name] for name in change.changed if name not in left_out}
-
-
-def pending_answer(number: int, plan: Plan, rejection: CallEntry | None = None) -> Answer:
-    """Return the answer for a call that waits for a person.
-
-    Args:
-        number: its number.
-        plan: its plan.
-        rejection: the same call, rejected before.
-    """
-    before = ""
-    if rejection is not None:
-        because = f" ({rejection.reason})" if rejection.reason else ""
-        before = f"the same call was rejected before{because}, and is asked for again; "
-    return {
-        "pending": {
-            "call": number,
-            "would": plan.asked,
-            "message": f"{before}a person must approve this call; nothing is changed before that. "
-            "Do not repeat it: go on with something else, or tell the user what you wait for; "
-            f"db_call_status with call {number} returns later what became of it",
-        }
-    }
-
-
-def answer_of(entry: CallEntry | None) -> Answer:
-    """Return the answer of an earlier call."""
-    if entry is None:
-        return rejected(0, "there is no such call").to_json()
-    match entry.state:
-        case "done" | "refused":
-            return dict(entry.answer or {entry.state: {"call": entry.number}})
-        case "waiting":
-            return pending_answer(entry.number, Plan.model_validate(entry.plan))
-        case "doing":
-            return in_doubt(entry.number).to_json()
-        case "rejected":
-            return rejected(entry.number, entry.reason).to_json()
-        case "expired":
-            return rejected(entry.number, "nobody has decided it in time").to_json()
-
-
 def db_call_status(conversation: Conversation, call: int) -> dict[str, Any]:
     """Return what became of a call that waits for a person, by the number in its answer: that it
     still waits, its answer if it was approved, or why it was rejected. Changes nothing.
@@ -594,189 +406,3 @@ class Undoer(Keeper):
             writing.refs, writing.undoes = refs, self.request.undoes
             for hooks in call.setting.hooks_of(table):
                 hooks.before_write(writing)
-
-
-def planned_rows(
-    changes: Sequence[ChangeEntry], tables: ToolTables, conversation: Conversation
-) -> dict[int, list[PlannedRow]]:
-    """Return stored changes as rows for people, by the number of the call.
-
-    Rows of unlisted tables are left out.
-    """
-    known = tables.database_tables
-    found = [(each, known.get(each.table)) for each in changes]
-    namer = Namer(tables, conversation, PGDialect())  # type: ignore[no-untyped-call]  # SQLAlchemy's
-    recorded = [
-        RowChange(table, (), each.before, each.after) for each, table in found if table is not None
-    ]
-    namer.name(recorded)
-    rows: dict[int, dict[Any, PlannedRow]] = {}
-    for each, table in found:
-        shown = None if table is None else tables.of_table(table)
-        if table is None or shown is None:
-            continue
-        change = RowChange(table, (), each.before, each.after)
-        fields, hidden = namer.fields(Named(change, shown, None, each.ref, each.label))
-        row = PlannedRow(
-            ref=each.ref,
-            entity=entity_of(shown),
-            label=each.label,
-            action=each.action,
-            fields=fields,
-            hidden=hidden,
-            is_named=False,  # the history does not store which rows the call named
-        )
-        of_call = rows.setdefault(each.call, {})
-        identity = each.ref or (each.table, *each.key.items())
-        of_call[identity] = row.merged_with(of_call.get(identity))
-    plain = replace_keys(
-        {number: [row.model_dump() for row in of.values()] for number, of in rows.items()},
-        conversation,
-        tables.shown,
-    )
-    return {
-        int(number): [PlannedRow.model_validate(row) for row in of] for number, of in plain.items()
-    }
-
-
-# Stored calls, for people
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """A call that waits for a person.
-
-    Attributes:
-        conversation: the id of the conversation.
-        owner: the owner of the conversation, as text; `None` without one.
-        call: its number in the conversation.
-        tool: the name of the tool.
-        arguments: the model's arguments.
-        plan: its plan, as of the model's call or the last review.
-        user: the id of the acting user, as text; `None` if unknown.
-        call_id: the framework's id of the call, if any.
-        is_edited: whether another call with this id had other arguments before.
-        asked_at: the time of the model's call.
-        expires_at: the time at which it expires; `None` for never.
-
-    Example:
-        >>> rules = {Recipe: ["delete"]}
-        >>> careful = Toolset([Recipe, Line], consent=rules, hidden=[Recipe.user_id])
-        >>> asking = careful.bind(sessions, registry=registry)
-        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
-        >>> delete = {"table": "recipes", "filters": only, "expect": "Soup"}
-        >>> asking.call("chat-7", None, "db_delete", delete).pending
-        1
-        >>> [waiting] = asking.approvals("chat-7")
-        >>> waiting.plan.summary
-        'Delete 1 recipe. With it: 2 lines deleted.'
-    """
-
-    conversation: str
-    owner: str | None
-    call: int
-    tool: str
-    arguments: Any = field(repr=False)
-    plan: Plan = field(repr=False)
-    user: str | None
-    call_id: str | None
-    is_edited: bool
-    asked_at: datetime
-    expires_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """A call in the history of a conversation.
-
-    Attributes:
-        call: its number in the conversation.
-        turn: its turn.
-        tool: the name of the tool; `undo` for an undo by a person.
-        arguments: its arguments; `None` once they are not kept any more.
-        state: its state, such as `done` or `rejected`.
-        by: `"model"` or `"user"`.
-        user: the id of the acting user, as text; `None` if unknown.
-        decided_by: the person who approved or rejected it.
-        reason: the reason of a rejection.
-        undoes: the number of the call that it has undone.
-        at: the time of the call.
-        seconds: its duration; `None` if it was not executed.
-        changes: its changes to rows that the model may use.
-        is_complete: whether `changes` includes the last of them; see `BoundToolset.history`.
-        plan: the plan that a person was shown; `None` without approval.
-        answer: the answer to the model, as JSON values; `None` if it is not kept. It is kept for
-            calls that waited for a person, or have a `call_id`.
-
-    Example:
-        >>> kept = toolset.bind(sessions, registry=registry, journal=True)
-        >>> only = [{"field": "id", "op": "=", "value": "recipe_1"}]
-        >>> data = {"table": "recipes", "filters": only, "data": {"servings": 4}, "expect": "Soup"}
-        >>> kept.call("chat-7", None, "db_update", data).failed
-        False
-        >>> [record] = kept.history("chat-7")
-        >>> record.call, record.tool, [row.line for row in record.changes]
-        (1, 'db_update', ['- recipe "Soup" (recipe_1): updated: servings: 2 -> 4'])
-    """
-
-    call: int
-    turn: int
-    tool: str
-    arguments: Any = field(repr=False)
-    state: CallState
-    by: Actor
-    user: str | None
-    decided_by: str | None
-    reason: str | None
-    undoes: int | None
-    at: datetime
-    seconds: float | None
-    changes: Sequence[PlannedRow] = ()
-    is_complete: bool = True
-    plan: Plan | None = field(default=None, repr=False)
-    answer: Any = field(default=None, repr=False)
-
-
-def approval_of(
-    conversation: str, owner: str | None, entry: CallEntry, tables: ToolTables
-) -> Approval:
-    """Return a stored call that waits, for people."""
-    call_id, edited, _ = (entry.call_id or "").partition(EDITED)
-    return Approval(
-        conversation,
-        owner,
-        entry.number,
-        entry.tool,
-        entry.arguments,
-        visible_plan(entry.plan, tables),
-        entry.user,
-        call_id or None,
-        bool(edited),
-        entry.asked_at,
-        entry.expires_at,
-    )
-
-
-def record_of(
-    entry: CallEntry, rows: Sequence[PlannedRow], tables: ToolTables, *, is_complete: bool = True
-) -> CallRecord:
-    """Return a stored call with its changes, for people."""
-    has_plan = entry.plan is not None and "tool" in entry.plan
-    return CallRecord(
-        entry.number,
-        entry.turn,
-        entry.tool,
-        entry.arguments,
-        entry.state,
-        entry.actor,
-        entry.user,
-        entry.decided_by,
-        entry.reason,
-        entry.undoes,
-        entry.asked_at,
-        entry.seconds,
-        rows,
-        is_complete,
-        visible_plan(entry.plan, tables) if has_plan else None,
-        entry.answer,
-    )

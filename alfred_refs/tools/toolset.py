@@ -66,6 +66,7 @@ from alfred_refs.tools.call import (
     Call,
     ExpectMode,
     HeldBackError,
+    Request,
     RowActivity,
     Setting,
     Supervisor,
@@ -89,6 +90,7 @@ from alfred_refs.tools.errors import ToolError, plan_changed
 from alfred_refs.tools.faults import fault_of, without_unlisted
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
 from alfred_refs.tools.functions import FunctionTool, function_tool
+from alfred_refs.tools.history import Journal, answer_of, pending_answer
 from alfred_refs.tools.hooks import PLANNED, Hooks
 from alfred_refs.tools.labels import LabelMode
 from alfred_refs.tools.lists import ListEditor
@@ -107,15 +109,11 @@ from alfred_refs.tools.supervision import (
     Approver,
     Consent,
     ConsentRules,
-    Journal,
     Keeper,
     Planner,
-    Request,
     Undoer,
-    answer_of,
     db_call_status,
     known_call,
-    pending_answer,
     table_named,
 )
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
