@@ -693,3 +693,14 @@ def _order(
     return [
         visitors.replacement_traverse(each, {}, replace) for each in relationship.order_by or ()
     ]
+
+
+def combine_answers(
+    answers: Sequence[dict[str, Any]], saved: Mapping[str, str], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Combine the answers for each table into one."""
+    first, *others = answers
+    answer = first | ({"saved": dict(saved)} if saved else {})
+    answer |= {"also": others} if others else {}
+    notes = [*notes, *first.get("notes", [])]
+    return answer | ({"notes": notes} if notes else {})

@@ -51,7 +51,15 @@ from alfred_refs.positions.edits import (
     write_item,
 )
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, value_refusal
-from alfred_refs.tools.answers import Rendering, Room, Shape, cut_depth, number_items, shape_of
+from alfred_refs.tools.answers import (
+    Rendering,
+    Room,
+    Shape,
+    combine_answers,
+    cut_depth,
+    number_items,
+    shape_of,
+)
 from alfred_refs.tools.arguments import (
     DbDelete,
     DbEditList,
@@ -77,12 +85,7 @@ from alfred_refs.tools.labels import (
     ref_positions,
 )
 from alfred_refs.tools.matching import DraftRecord, matching_records
-from alfred_refs.tools.payload import (
-    combine_answers,
-    draft_changes,
-    new_contents,
-    table_of_content,
-)
+from alfred_refs.tools.payload import draft_changes, new_contents, table_of_content
 from alfred_refs.tools.preconditions import (
     Expected,
     differing_values,

@@ -1,4 +1,4 @@
-"""Values of new and changed rows: NUL characters, marks, types, batches.
+"""Values of new and changed rows: NUL characters, marks, types.
 
 - `notes_of` reports NUL characters that `arguments` removed. If the value was not plain text (a
   ref or a choice), the rest may mean another row, so the call is refused.
@@ -9,7 +9,6 @@
   A text that was cut is refused.
 - `new_records`, `update_record` and `draft_changes` check values by column and return Python
   values, with refs as the model passed them. Unknown and read-only columns are refused.
-- `Batch` holds the new rows of one table, from arguments to the answer.
 
 >>> recipes = toolset.tables.by_name("recipes")
 >>> update_record(recipes, {"name": "Broth", "servings": 4})
@@ -28,7 +27,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field as dataclasses_field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,7 +38,7 @@ from alfred_refs.conversation import (
     parse_content,
     unknown_class_error,
 )
-from alfred_refs.errors import DraftContentError, SetupError, UnknownDraftError
+from alfred_refs.errors import DraftContentError, UnknownDraftError
 from alfred_refs.mapping import (
     KEY,
     CutTextError,
@@ -72,13 +71,11 @@ from alfred_refs.tools.arguments import (
 )
 from alfred_refs.tools.errors import (
     ToolError,
-    invalid_arguments,
     invalid_content,
     invalid_value,
     missing_value,
     unknown_column,
 )
-from alfred_refs.tools.hooks import Writing
 from alfred_refs.tools.serialization import Places, SameNameError, map_document
 from alfred_refs.tools.tables import (
     ToolColumn,
@@ -446,28 +443,6 @@ def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tup
                 yield from ((text, column.entity) for text in texts if isinstance(text, str))
 
 
-def deduplicate_records(
-    records: Sequence[Record], names: Sequence[str]
-) -> tuple[list[Record], list[list[int]]]:
-    """Remove duplicate records; the last duplicate takes the place of the first.
-
-    As in a unique constraint, null equals nothing, so records with null are kept.
-
-    Args:
-        records: the records of new rows.
-        names: the attributes that identify a row.
-
-    Returns:
-        the records, and groups of the numbers (from 1) of merged records.
-    """
-    places: dict[str, list[int]] = {}
-    for n, record in enumerate(records, start=1):
-        values = [record.get(name) for name in names]
-        places.setdefault(str(n) if None in values else repr(values), []).append(n)
-    distinct = [records[numbers[-1] - 1] for numbers in places.values()]
-    return distinct, [numbers for numbers in places.values() if len(numbers) > 1]
-
-
 _LITERALLY = "; a backslash after '<' means these letters themselves"
 
 _Rows = TypeVar("_Rows", bound=NewRows)
@@ -829,110 +804,3 @@ def _parsed_as(types: type[Any] | tuple[type[Any], ...], value: Any) -> Any:
     """Parse JSON text if its value has one of some types."""
     parsed = parse_document(value) if isinstance(value, str) else value
     return parsed if isinstance(parsed, types) else value
-
-
-@dataclass(slots=True)
-class Batch:
-    """New rows of one table in one call.
-
-    Attributes:
-        table: the table.
-        writing: the write that hooks receive; its records are the values of the rows.
-        rows: the new rows; rows of drafts come first.
-        drafts: the refs of the drafts of the first rows.
-        is_fixed: whether each row belongs to a draft, an outer row, or nested rows. Hooks may then
-            not add or remove records.
-        merged: the numbers of merged records; see `deduplicate_records`.
-    """
-
-    table: ToolTable
-    writing: Writing
-    rows: list[NewRow]
-    drafts: Sequence[str] = ()
-    is_fixed: bool = False
-    merged: list[list[int]] = dataclasses_field(default_factory=list)
-
-    def labelled_rows(self) -> Iterator[tuple[str, NewRow]]:
-        """Yield the rows with their names in errors: the ref of a draft, or a number."""
-        names = [*self.drafts, *map(str, range(1, len(self.rows) + 1 - len(self.drafts)))]
-        yield from zip(names, self.rows, strict=True)
-
-    def merge(self, names: Sequence[str]) -> None:
-        """Remove duplicate rows; see `deduplicate_records`."""
-        kept, self.merged = deduplicate_records([row.values for row in self.rows], names)
-        distinct = {id(record): record for record in kept}
-        by_values = {id(row.values): row for row in self.rows}
-        self.rows = [by_values[each] for each in distinct]
-        self.writing.records = kept
-
-    def nested_paths(self) -> list[str]:
-        """Return the paths of relationships with nested rows, except in drafts."""
-        rows = self.rows[len(self.drafts) :]
-        return list(dict.fromkeys(path for row in rows for path in _paths(row, self.table)))
-
-    def apply_records(self) -> None:
-        """Copy the records into the rows, after hooks.
-
-        Raises:
-            SetupError: a hook has added or removed records.
-        """
-        # a replaced record belongs to the row at its position; id() identifies a moved record
-        places = {id(row.values): place for place, row in enumerate(self.rows)}
-        records = [(places.get(id(r), at), dict(r)) for at, r in enumerate(self.writing.records)]
-        if sorted(place for place, _ in records) != [*range(len(self.rows))]:
-            raise SetupError(
-                f"a hook of {self.table.model.__qualname__!r} changed how many records there are, "
-                "but some records are drafts, are nested, or have nested rows",
-                "change the records only, or refuse the call with a ToolError",
-            )
-        for place, record in records:
-            self.rows[place].values.clear()
-            self.rows[place].values.update(record)
-
-    def rebuild_rows(self, names: Sequence[str] | None) -> None:
-        """Rebuild the rows from the records after hooks.
-
-        Args:
-            names: the attributes that identify rows; duplicates are merged.
-        """
-        if names is not None:
-            self.writing.records, self.merged = deduplicate_records(self.writing.records, names)
-        self.rows = [NewRow(self.table.model, record) for record in self.writing.records]
-
-
-def _paths(row: NewRow, table: ToolTable) -> Iterator[str]:
-    for name, others in row.related.items():
-        if others and name in table.includable:
-            yield name
-            for other in others:
-                inside = () if isinstance(other, str) else _paths(other, table.targets[name])
-                yield from (f"{name}.{path}" for path in inside)
-
-
-def check_create_arguments(new: NewRows, *, drafts: bool) -> None:
-    """Check that a create has either data or drafts, which portable schemas cannot express.
-
-    Args:
-        new: the new rows.
-        drafts: whether drafts are enabled.
-
-    Raises:
-        ToolError: both or neither are passed.
-    """
-    if new.data is None and new.from_draft is None:
-        raise invalid_arguments("give data, or from_draft" if drafts else "it is missing", "data")
-    if isinstance(new.data, list) and new.from_draft is not None:
-        raise invalid_arguments("give the changes of a draft as one object", "data")
-    if new.data is not None and isinstance(new.from_draft, list):
-        raise invalid_arguments("give one draft where data changes it", "from_draft")
-
-
-def combine_answers(
-    answers: Sequence[dict[str, Any]], saved: Mapping[str, str], notes: Sequence[str]
-) -> dict[str, Any]:
-    """Combine the answers for each table into one."""
-    first, *others = answers
-    answer = first | ({"saved": dict(saved)} if saved else {})
-    answer |= {"also": others} if others else {}
-    notes = [*notes, *first.get("notes", [])]
-    return answer | ({"notes": notes} if notes else {})

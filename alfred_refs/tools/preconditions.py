@@ -1,4 +1,4 @@
-"""Preconditions of a write: `expect`, labels, contradictions in new rows.
+"""Preconditions of a write: `expect` and labels.
 
 A ref is short, and one wrong digit may make it the ref of another row. So a write repeats the
 labels of the rows that it names, in `expect` and in its data next to refs, as rows show them:
@@ -29,9 +29,7 @@ again and call with what it has now"
 `differences` compares the values of `expect` with a row that was read for the change. Values are
 compared as the column stores them, so equal timestamps in different zones are equal.
 
-`check_new_rows` compares the arguments for new rows with the related instances before the flush.
-The ORM would keep the last of two contradicting values without an error: a row cannot have two
-parents by one foreign key, and a keyed collection holds one row per key.
+Limits: values that are compared may change after the call; the rows are locked until its commit.
 """
 
 from __future__ import annotations
@@ -41,15 +39,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import inspect
-from sqlalchemy.orm import MANYTOONE, ONETOMANY
-
 from alfred_refs import sqla
-from alfred_refs.conversation import NewRow
-from alfred_refs.mapping import Entities, Key, KeyColumn, clean_label, parse_draft_ref, parse_ref
+from alfred_refs.mapping import clean_label, parse_draft_ref, parse_ref
 from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import Document, Item
-from alfred_refs.session import Builder, Link
 from alfred_refs.tools.answers import Shape
 from alfred_refs.tools.arguments import (
     Arguments,
@@ -61,10 +54,8 @@ from alfred_refs.tools.arguments import (
 )
 from alfred_refs.tools.call import Call, ExpectMode
 from alfred_refs.tools.errors import (
-    ToolError,
     ambiguous_label,
     invalid_arguments,
-    invalid_content,
     invalid_value,
     unconfirmed_count,
     unconfirmed_ref,
@@ -218,183 +209,6 @@ def item_mismatch(item: Item, expect: Any) -> str | None:
     if isinstance(item.value, Document):
         item = replace(item, value=Document(as_shown(item.value.value)))
     return mismatch_of(item, as_shown(expect))
-
-
-_UNCHANGED = "nothing was changed"
-
-
-RowValues = Mapping[int, Mapping[str, Sequence[Any]]]
-"""The passed values of each new row, by its `id()`: for each column, the ref and its key."""
-
-
-def check_new_rows(
-    builder: Builder, rows: Iterable[tuple[str, NewRow]], row_values: RowValues
-) -> None:
-    """Check that the ORM will save new rows as the arguments describe them.
-
-    Args:
-        builder: the builder of their related instances.
-        rows: the new rows, each with its name in errors.
-        row_values: the values from a model or a draft, before hooks.
-
-    Raises:
-        ToolError: two values contradict each other, or a value will not be saved.
-    """
-    places = {
-        id(builder.made_of(record)): place
-        for name, row in rows
-        for place, record in _nested_places(name, row)
-    }
-    for link in builder.links:
-        _check_class(link, places)
-    _check_once(builder.links, places)
-    _check_parents(builder.links, places)
-    _check_columns(builder, places, row_values)
-    for link in builder.links:
-        if not any(each is link.other for each in _new_children(link)):
-            raise _replaced_row_error(link, builder.links, places)
-    for record, instance in builder.made:
-        if sqla.state_of(instance).session is None:
-            raise invalid_content(
-                f"{places[id(instance)]!r} would not be saved with what it is in; {_UNCHANGED}",
-                f"save it as a row of {record.model.__name__!r} by itself",
-            )
-
-
-def row_values_of(
-    rows: Iterable[NewRow], entities: Entities, keys: Mapping[Any, Key]
-) -> RowValues:
-    """Return the values of new rows, including nested ones.
-
-    Args:
-        rows: the new rows.
-        entities: the entities, which know the columns with refs.
-        keys: the keys, by ref and required entity.
-    """
-    every = [each for row in rows for each in (row, *row.inside())]
-    return {
-        id(each): dict(_columns(each, entities.of_class(each.model).all, keys)) for each in every
-    }
-
-
-def _columns(
-    record: NewRow, key_columns: Mapping[str, KeyColumn], keys: Mapping[Any, Key]
-) -> Iterator[tuple[str, list[Any]]]:
-    for name, value in record.values.items():
-        column = key_columns.get(name)
-        key = None if column is None or column.array else keys.get((value, column.entity))
-        yield name, [value] if column is None or key is None else [value, column.from_key(key)]
-
-
-def _nested_places(place: str, record: NewRow) -> Iterator[tuple[str, NewRow]]:
-    """Yield a new row and its nested rows, with their paths."""
-    yield place, record
-    relationships = inspect(record.model).mapper.relationships
-    for name, others in record.related.items():
-        for at, other in enumerate(others, start=1):
-            if isinstance(other, NewRow):
-                number = f".{at}" if relationships[name].uselist else ""
-                yield from _nested_places(f"{place}.{name}{number}", other)
-
-
-def _check_class(link: Link, places: Mapping[int, str]) -> None:
-    """Check that related rows have the relationship's class, not a sibling class."""
-    relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
-    if not isinstance(link.other, relationship.mapper.class_):
-        raise invalid_content(
-            f"{_place(link, places)} is a row of another kind than belongs there; {_UNCHANGED}",
-            "leave it out there",
-        )
-
-
-def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
-    """Check that no relationship contains the same row twice."""
-    known = set[tuple[int, str, int]]()
-    for link in links:
-        pair = id(link.instance), link.name, id(link.other)
-        if pair in known:
-            raise invalid_content(
-                f"{_place(link, places)} is given twice; {_UNCHANGED}",
-                "leave one of the two out",
-            )
-        known.add(pair)
-
-
-def _check_columns(builder: Builder, places: Mapping[int, str], row_values: RowValues) -> None:
-    """Check that foreign key columns agree with the relationships, which the ORM saves."""
-    records = {id(instance): record for record, instance in builder.made}
-    for link in builder.links:
-        columns = row_values.get(id(records[id(link.instance)]), {})
-        for name, has in _reference_values(link):
-            if has not in columns.get(name, [has]):
-                raise invalid_content(
-                    f"'{places[id(link.instance)]}.{name}' contradicts "
-                    f"{_place(link, places)}; {_UNCHANGED}",
-                    "leave one of the two out",
-                )
-
-
-def _reference_values(link: Link) -> Iterator[tuple[str, Any]]:
-    """Yield the foreign key columns that a many-to-one link writes, and their values."""
-    relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
-    if relationship.direction is MANYTOONE:
-        own = sqla.attributes_of(relationship.parent, relationship.local_columns)
-        theirs = sqla.attributes_of(relationship.mapper, relationship.remote_side)
-        there = sqla.state_of(link.other).dict
-        for local, remote in relationship.local_remote_pairs or ():
-            yield own.get(local, ""), there.get(theirs.get(remote, ""))
-
-
-def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
-    """Check that no row has two parents by the same foreign key."""
-    parents: dict[Any, tuple[Any, Link]] = {}
-    for link in links:
-        relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
-        if relationship.direction is ONETOMANY:
-            child, parent, columns = link.other, link.instance, relationship.remote_side
-        elif relationship.direction is MANYTOONE:
-            child, parent, columns = link.instance, link.other, relationship.local_columns
-        else:
-            continue
-        known, first = parents.setdefault((id(child), frozenset(columns)), (parent, link))
-        if known is not parent:
-            raise invalid_content(
-                f"{_place(first, places)} and {_place(link, places)} give one row two "
-                f"parents, and it can have one; {_UNCHANGED}",
-                "give it in one of the two places",
-            )
-
-
-def _new_children(link: Link) -> Sequence[Any]:
-    """Return the rows in a relationship of a new row."""
-    history = sqla.state_of(link.instance).attrs[link.name].history
-    return [*(history.added or ()), *(history.unchanged or ())]
-
-
-def _replaced_row_error(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> ToolError:
-    """Return the error for a row that was replaced in a collection or reference."""
-    collection = sqla.state_of(link.instance).dict.get(link.name)
-    same = getattr(collection, "keyfunc", None)
-    holder = None if same is None or collection is None else collection.get(same(link.other))
-    other = next((each for each in links if each.other is holder), None)
-    if other is None:
-        return invalid_content(
-            f"a row would not be saved in {_place(link, places)}; {_UNCHANGED}",
-            "leave it out there, or relate it in another way",
-        )
-    return invalid_content(
-        f"{_place(link, places)} and {_place(other, places)} have the same key in "
-        f"that collection, and one of them would be lost; {_UNCHANGED}",
-        "give one of them another value, or leave it out",
-    )
-
-
-def _place(link: Link, places: Mapping[int, str]) -> str:
-    """Return the path of a related row, with its ref if it has one."""
-    where = f"'{places[id(link.instance)]}.{link.name}'"
-    if link.ref is not None:
-        return f"{link.ref!r} in {where}"
-    return f"{places[id(link.other)]!r}"
 
 
 _Rows = TypeVar("_Rows", bound=NewRows)

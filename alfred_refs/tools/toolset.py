@@ -76,6 +76,7 @@ from alfred_refs.tools.call import (
     preserve_transaction,
     transaction,
 )
+from alfred_refs.tools.creating import Creator
 from alfred_refs.tools.definitions import (
     Form,
     description_of,
@@ -117,7 +118,7 @@ from alfred_refs.tools.supervision import (
     table_named,
 )
 from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
-from alfred_refs.tools.writing import Creator, Writer
+from alfred_refs.tools.writing import Writer
 
 if TYPE_CHECKING:
     from alfred_refs.session.asyncio import AsyncRefSession

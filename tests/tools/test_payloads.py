@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from alfred_refs.tools.payload import Record, deduplicate_records
+from alfred_refs.tools.creating import deduplicate_records
+from alfred_refs.tools.payload import Record
 
 
 def test_the_last_of_the_same_wins() -> None:
