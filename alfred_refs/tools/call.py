@@ -64,6 +64,7 @@ from alfred_refs.tools.answers import (
     cut_depth,
 )
 from alfred_refs.tools.arguments import Operator
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import Recorder
 from alfred_refs.tools.errors import ToolError, unexpected_row
 from alfred_refs.tools.exact import (
@@ -83,7 +84,7 @@ from alfred_refs.tools.labels import (
     put_labels,
 )
 from alfred_refs.tools.serialization import limit_depth
-from alfred_refs.tools.tables import ToolTable, ToolTables
+from alfred_refs.tools.tables import ToolTable
 from alfred_refs.tools.visibility import ReadHooks, Visibility
 
 # Selects the current setting, and sets the smaller of it and our limit (0 means unlimited).

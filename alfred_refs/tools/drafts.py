@@ -67,6 +67,7 @@ from alfred_refs.tools.arguments import (
     NewRows,
 )
 from alfred_refs.tools.call import Call
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import (
     invalid_arguments,
     invalid_content,
@@ -93,14 +94,7 @@ from alfred_refs.tools.preconditions import (
     split_reach,
 )
 from alfred_refs.tools.serialization import restore
-from alfred_refs.tools.tables import (
-    ROW_REF,
-    ToolColumn,
-    ToolList,
-    ToolTable,
-    ToolTables,
-    Verb,
-)
+from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolList, ToolTable, Verb
 
 STATE = "_draft"
 """The field of a row with the state of a draft."""

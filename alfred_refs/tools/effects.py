@@ -68,6 +68,7 @@ from sqlalchemy.sql import operators
 from alfred_refs import sqla
 from alfred_refs.mapping.columns import stored_type
 from alfred_refs.session import RefSession
+from alfred_refs.tools.edges import rule_of
 
 Image = Mapping[str, str | None]
 """The stored values of a row, as text, by column name."""
@@ -156,7 +157,7 @@ class _Edge:
             values: the new values of the referenced columns.
             deletes: whether the referenced rows are deleted.
         """
-        rule = _rule(self.constraint.ondelete if deletes else self.constraint.onupdate)
+        rule = rule_of(self.constraint.ondelete if deletes else self.constraint.onupdate)
         found: dict[Column[Any], Any] = {}
         for element in self.constraint.elements:
             if deletes or element.column in values:
@@ -201,7 +202,7 @@ class _Images:
     def edges(self) -> list[_Edge]:
         """The foreign keys with ON DELETE or ON UPDATE that refer to the table."""
         return [
-            _Edge(table, constraint, _rule(constraint.ondelete) == "CASCADE")
+            _Edge(table, constraint, rule_of(constraint.ondelete) == "CASCADE")
             for table in self._table.metadata.tables.values()
             for constraint in table.foreign_key_constraints
             if constraint.referred_table is self._table
@@ -281,12 +282,8 @@ def _kept(column: Column[Any]) -> ColumnElement[Any]:
     return func.md5(text) if is_left_out(column) else text
 
 
-def _rule(rule: str | None) -> str:
-    return (rule or "").upper().partition("(")[0].strip()
-
-
 def _acts(rule: str | None) -> bool:
-    return _rule(rule) in ("CASCADE", "SET NULL", "SET DEFAULT")
+    return rule_of(rule) in ("CASCADE", "SET NULL", "SET DEFAULT")
 
 
 @lru_cache(1_000)

@@ -47,6 +47,7 @@ from alfred_refs.tools.arguments import (
     first_shape_error,
 )
 from alfred_refs.tools.call import Call
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import foreign_row, invalid_arguments
 from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions, filter_by_refs
@@ -56,7 +57,7 @@ from alfred_refs.tools.preconditions import (
     expectations_of,
     verify_expectations,
 )
-from alfred_refs.tools.tables import ToolTable, ToolTables
+from alfred_refs.tools.tables import ToolTable
 
 _Row = TypeVar("_Row")
 

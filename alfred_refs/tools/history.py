@@ -37,6 +37,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from alfred_refs.conversation import Conversation
 from alfred_refs.store import Actor, CallEntry, CallState, ChangeEntry, NewCall
 from alfred_refs.tools.call import Answer, Request
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import RowChange
 from alfred_refs.tools.errors import in_doubt, rejected
 from alfred_refs.tools.plans import (
@@ -48,7 +49,6 @@ from alfred_refs.tools.plans import (
     visible_plan,
 )
 from alfred_refs.tools.serialization import replace_keys
-from alfred_refs.tools.tables import ToolTables
 
 EDITED: Final = "#arguments:"
 """The suffix of the framework's id for a call with other arguments."""

@@ -41,8 +41,9 @@ from alfred_refs import sqla
 from alfred_refs.mapping import Key, KeyColumn
 from alfred_refs.session import RefSession
 from alfred_refs.tools.answers import Shape, ShownRow, castable
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.hooks import Row
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
+from alfred_refs.tools.tables import ToolColumn, ToolTable
 
 LabelMode = Literal["inline", "legend", "none"]
 

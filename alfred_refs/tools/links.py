@@ -27,8 +27,9 @@ from sqlalchemy import inspect, select
 from alfred_refs import sqla
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import Changes, assign_changes
+from alfred_refs.tools.catalog import sharing_secondary
 from alfred_refs.tools.errors import foreign_row
-from alfred_refs.tools.tables import LinkEnd, ToolTable, sharing_secondary
+from alfred_refs.tools.tables import LinkEnd, ToolTable
 
 
 class LinkWriter:

@@ -69,6 +69,7 @@ from alfred_refs.tools.arguments import (
     misplaced_nul,
     parse_document,
 )
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import (
     ToolError,
     invalid_content,
@@ -77,14 +78,7 @@ from alfred_refs.tools.errors import (
     unknown_column,
 )
 from alfred_refs.tools.serialization import Places, SameNameError, map_document
-from alfred_refs.tools.tables import (
-    ToolColumn,
-    ToolList,
-    ToolTable,
-    ToolTables,
-    list_by_name,
-    path_of,
-)
+from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_by_name, path_of
 
 
 def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTables) -> list[str]:

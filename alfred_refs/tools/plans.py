@@ -44,11 +44,12 @@ from alfred_refs.conversation import Conversation, SessionConversation
 from alfred_refs.mapping import EntityKey, Key, KeyColumn, items_of, undecorated_type
 from alfred_refs.mapping.columns import Values, stored_type
 from alfred_refs.session import RefSession
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import Image, RowChange, images_of
 from alfred_refs.tools.exact import is_text_needed, map_items, read_exact, split_array
 from alfred_refs.tools.labels import ForeignRef, key_in, labels_of
 from alfred_refs.tools.serialization import as_shown, replace_keys
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
+from alfred_refs.tools.tables import ToolColumn, ToolTable
 
 Action = Literal["created", "updated", "deleted"]
 

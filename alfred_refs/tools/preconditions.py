@@ -53,6 +53,7 @@ from alfred_refs.tools.arguments import (
     NewRows,
 )
 from alfred_refs.tools.call import Call, ExpectMode
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import (
     ambiguous_label,
     invalid_arguments,
@@ -67,7 +68,7 @@ from alfred_refs.tools.filters import BoundFilters
 from alfred_refs.tools.matching import DraftRecord
 from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, list_by_name
+from alfred_refs.tools.tables import ToolColumn, ToolTable, list_by_name
 
 Expected = str | Sequence[Any] | Mapping[str, Any] | None
 """A label or values by column; a list of labels for several refs was verified before."""

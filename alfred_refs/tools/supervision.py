@@ -41,6 +41,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.store import CallEntry, CallValues, ChangeEntry, NewCall
 from alfred_refs.tools.arguments import DbDelete
 from alfred_refs.tools.call import Answer, Call, HeldBackError, Request
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import Recorder, RowChange
 from alfred_refs.tools.errors import plan_changed, unknown_call
 from alfred_refs.tools.history import EDITED, Journal, answer_of, change_entries
@@ -52,7 +53,7 @@ from alfred_refs.tools.plans import (
     entity_of,
     make_plan,
 )
-from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
+from alfred_refs.tools.tables import ToolTable, Verb
 from alfred_refs.tools.undo import ChangedRow, Undo, fold
 
 ConsentRules = Mapping[type[Any], Iterable[Verb] | Literal["all"]] | Callable[[Plan], bool]

@@ -76,6 +76,7 @@ from alfred_refs.tools.call import (
     preserve_transaction,
     transaction,
 )
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.creating import Creator
 from alfred_refs.tools.definitions import (
     Form,
@@ -117,7 +118,7 @@ from alfred_refs.tools.supervision import (
     known_call,
     table_named,
 )
-from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
+from alfred_refs.tools.tables import ToolTable, Verb
 from alfred_refs.tools.writing import Writer
 
 if TYPE_CHECKING:

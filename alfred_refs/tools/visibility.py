@@ -45,6 +45,7 @@ from alfred_refs import sqla
 from alfred_refs.session import RefSession, with_keys
 from alfred_refs.tools.answers import Limits, RelatedRows, Rendering, Shape, ShownRow, shape_of
 from alfred_refs.tools.arguments import DbRead
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import ToolError
 from alfred_refs.tools.exact import ExactValues, is_exact_on
 from alfred_refs.tools.filters import (
@@ -56,7 +57,7 @@ from alfred_refs.tools.filters import (
 )
 from alfred_refs.tools.hooks import Hooks, Reading
 from alfred_refs.tools.labels import ForeignRef, key_attribute
-from alfred_refs.tools.tables import ToolTable, ToolTables
+from alfred_refs.tools.tables import ToolTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ from alfred_refs import sqla
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping import KeyColumn, undecorated_type
 from alfred_refs.mapping.columns import values_of
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import invalid_sql, no_sql
 from alfred_refs.tools.sql.parsing import (
     MAX_CHARACTERS,
@@ -66,7 +67,7 @@ from alfred_refs.tools.sql.parsing import (
     raw_key,
     unknown_name,
 )
-from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_value
+from alfred_refs.tools.tables import ToolColumn, ToolTable, accept_value
 
 _Type = TypeEngine[Any]
 _T = TypeVar("_T", "Value", ToolTable)

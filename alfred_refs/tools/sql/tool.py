@@ -60,6 +60,7 @@ from alfred_refs.mapping.columns import plain_value, values_of
 from alfred_refs.tools.answers import Room, cut_depth, shorten_texts
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, RowActivity, Setting, activities_of, transaction
+from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
 from alfred_refs.tools.payload import decode_values
@@ -86,7 +87,7 @@ from alfred_refs.tools.sql.scopes import (
     with_own,
 )
 from alfred_refs.tools.sql.selects import query_of
-from alfred_refs.tools.tables import ToolTable, ToolTables
+from alfred_refs.tools.tables import ToolTable
 
 ROW_LIMIT = "most"
 """The name of the parameter with the number of rows to read."""
