@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.sql.tool import Plans
+from alfred_refs.tools.sql.tool import PreparedQueries
 from benchmarks.measure import Figure, side_by_side
 from benchmarks.setting import Setting, mapped_tables
 from benchmarks.table import Row
@@ -51,7 +51,7 @@ def query_by_tool(setting: Setting) -> Figure:
 
 def known_shape(_: Setting) -> Figure:
     """Measure the way from a text to a statement where its shape is known."""
-    plans = Plans(_toolset().tables)
+    plans = PreparedQueries(_toolset().tables)
     plans.of(SQL, fenced=True)
     return _figure(lambda: plans.of(SQL, fenced=True), "a text of 300 characters")
 
@@ -59,7 +59,7 @@ def known_shape(_: Setting) -> Figure:
 def new_shape(_: Setting) -> Figure:
     """Measure the same where it is not: parsed, checked and built."""
     tables = _toolset().tables
-    return _figure(lambda: Plans(tables).of(SQL, fenced=True), "the same")
+    return _figure(lambda: PreparedQueries(tables).of(SQL, fenced=True), "the same")
 
 
 ROWS = (

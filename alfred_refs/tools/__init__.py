@@ -72,7 +72,7 @@ from alfred_refs.tools.arguments import (
 from alfred_refs.tools.hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
 
 from .bound import (
-    AsyncDesk as AsyncDesk,
+    AsyncBoundToolset as AsyncBoundToolset,
     BoundToolset as BoundToolset,
     ToolAnswer as ToolAnswer,
     makes_async_sessions as makes_async_sessions,
@@ -87,7 +87,7 @@ from .toolset import Toolset as Toolset
 __all__ = [
     "TOOLS",
     "Approval",
-    "AsyncDesk",
+    "AsyncBoundToolset",
     "BoundToolset",
     "CallRecord",
     "DbCreate",

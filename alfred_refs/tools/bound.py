@@ -184,9 +184,9 @@ class BoundToolset:
         self._parallel = Counter()
 
     @property
-    def aio(self) -> AsyncDesk:
+    def aio(self) -> AsyncBoundToolset:
         """The methods for approval, history and undo as coroutines: `await desk.aio.undo(...)`."""
-        return AsyncDesk(self, is_async=self.is_async)
+        return AsyncBoundToolset(self, is_async=self.is_async)
 
     def call(
         self,
@@ -863,7 +863,7 @@ class BoundToolset:
         return tool in TOOLS or self.reads(tool)
 
 
-class AsyncDesk(AsyncFacade[BoundToolset]):
+class AsyncBoundToolset(AsyncFacade[BoundToolset]):
     """The methods of a `BoundToolset` for people, as coroutines.
 
     Example:

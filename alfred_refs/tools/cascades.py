@@ -58,13 +58,13 @@ from alfred_refs.tools.payload import Record
 from alfred_refs.tools.serialization import may_be_restored, restore
 from alfred_refs.tools.tables import ToolTable, Verb
 
-Arguments = DbCreate | DbUpdate | DbDelete | DbEditList
+WriteArguments = DbCreate | DbUpdate | DbDelete | DbEditList
 
 
 class Changes:
     """The writes of one call to rows that its arguments do not name."""
 
-    def __init__(self, call: Call, arguments: Arguments) -> None:
+    def __init__(self, call: Call, arguments: WriteArguments) -> None:
         self._call = call
         self._arguments = arguments
         # writes whose hooks were called, except the write in the arguments

@@ -73,7 +73,7 @@ from alfred_refs.tools.edges import rule_of
 Image = Mapping[str, str | None]
 """The stored values of a row, as text, by column name."""
 
-Identity = tuple[Any, ...]
+KeyValues = tuple[Any, ...]
 """The Python values of a row's primary key."""
 
 LEFT_OUT: Final = ("VECTOR", "HALFVEC", "SPARSEVEC", "BIT")
@@ -90,7 +90,7 @@ _MOST_SETS: Final = 1_000  # parameter sets of a statement; each takes a query
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
+class RecordedChange:
     """The change of one row of a table.
 
     Attributes:
@@ -101,7 +101,7 @@ class RowChange:
     """
 
     table: Table
-    identity: Identity = field(repr=False)
+    identity: KeyValues = field(repr=False)
     before: Image | None = field(repr=False)
     after: Image | None = field(repr=False)
 
@@ -220,7 +220,7 @@ class _Images:
         """The SELECT with that criterion, kept so that SQLAlchemy computes its cache key once."""
         return self.statement.where(self.of_keys)
 
-    def criterion(self, identities: Iterable[Identity]) -> _Criterion:
+    def criterion(self, identities: Iterable[KeyValues]) -> _Criterion:
         """Return the criterion for rows with these primary keys, and its parameters."""
         if not self._has_key:
             return or_(false(), *map(self._is, identities)), {}
@@ -247,7 +247,7 @@ class _Images:
         return self._is(values)
 
     def moved(
-        self, identities: Iterable[Identity], values: Mapping[Column[Any], Any]
+        self, identities: Iterable[KeyValues], values: Mapping[Column[Any], Any]
     ) -> ColumnElement[bool]:
         """Return the criterion for rows without a key after an update of some columns."""
         new = {column: self._text(column, value) for column, value in values.items()}
@@ -262,12 +262,12 @@ class _Images:
         pairs = zip(self._keys, values, strict=False)
         return and_(*(column.is_not_distinct_from(value) for column, value in pairs))
 
-    def images(self, rows: Iterable[Sequence[Any]]) -> dict[Identity, Image]:
+    def images(self, rows: Iterable[Sequence[Any]]) -> dict[KeyValues, Image]:
         """Return rows of `statement`, by primary key.
 
         Equal rows without a key are numbered.
         """
-        found, size = dict[Identity, Image](), len(self.key)
+        found, size = dict[KeyValues, Image](), len(self.key)
         for row in rows:
             identity, image = tuple(row[:size]), dict(zip(self._names, row[size:], strict=True))
             number = 1
@@ -321,8 +321,8 @@ class Recorder:
         self._session = session
         self.connections: dict[Connection, None] = {}
         self._connection_of: dict[Table, Connection] = {}
-        self._before: dict[Table, dict[Identity, Image]] = {}
-        self._created: dict[Table, dict[Identity, None]] = {}
+        self._before: dict[Table, dict[KeyValues, Image]] = {}
+        self._created: dict[Table, dict[KeyValues, None]] = {}
         # criteria of inserted rows without a key
         self._added: list[tuple[Table, ColumnElement[bool]]] = []
         self._is_reading = False
@@ -344,7 +344,7 @@ class Recorder:
             event.remove(connection, "after_execute", self._after_execute)
         self.connections.clear()
 
-    def changes(self) -> list[RowChange]:
+    def changes(self) -> list[RecordedChange]:
         """Return the changes so far: one statement for each table.
 
         Unchanged rows are left out; referenced rows come first.
@@ -355,14 +355,14 @@ class Recorder:
         for table in ordered({*self._before, *self._created}):
             before, created = self._before.get(table, {}), self._created.get(table, {})
             identities = [*before, *(each for each in created if each not in before)]
-            images, after = images_of(table), dict[Identity, Image]()
+            images, after = images_of(table), dict[KeyValues, Image]()
             for start in range(0, len(identities), _MOST_SETS):
                 part = identities[start : start + _MOST_SETS]
                 after |= self._read(table, *images.criterion(part))
             for identity in identities:
                 was, is_ = before.get(identity), after.get(identity)
                 if was != is_:
-                    found.append(RowChange(table, identity, was, is_))
+                    found.append(RecordedChange(table, identity, was, is_))
         return found
 
     @contextmanager
@@ -378,7 +378,7 @@ class Recorder:
         self,
         connection: Connection,
         table: Table,
-        rows: Mapping[Identity, Image],
+        rows: Mapping[KeyValues, Image],
         *,
         new: bool = False,
     ) -> None:
@@ -517,7 +517,7 @@ class Recorder:
 
     def _read(
         self, table: Table, criterion: ColumnElement[bool], parameters: Any = None
-    ) -> dict[Identity, Image]:
+    ) -> dict[KeyValues, Image]:
         images = images_of(table)
         connection = self._connection_of[table]
         with (
@@ -579,7 +579,7 @@ def _vital_values(
 
 def _inserted(
     table: Table, statement: Insert, sets: Sequence[Mapping[str, Any]], result: CursorResult[Any]
-) -> list[Identity] | None:
+) -> list[KeyValues] | None:
     """Return the primary keys of inserted rows; `None` if they are unknown."""
     if sqla.update_on_conflict(statement) is not None:
         return None

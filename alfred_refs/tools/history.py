@@ -38,7 +38,7 @@ from alfred_refs.conversation import Conversation
 from alfred_refs.store import Actor, CallEntry, CallState, ChangeEntry, NewCall
 from alfred_refs.tools.call import Answer, Request
 from alfred_refs.tools.catalog import ToolTables
-from alfred_refs.tools.effects import RowChange
+from alfred_refs.tools.effects import RecordedChange
 from alfred_refs.tools.errors import in_doubt, rejected
 from alfred_refs.tools.plans import (
     Named,
@@ -151,7 +151,7 @@ def change_entries(named: Sequence[Named], without: Sequence[Any] = ()) -> list[
 
 
 def _kept(
-    change: RowChange, image: Mapping[str, str | None] | None, without: Iterable[Any]
+    change: RecordedChange, image: Mapping[str, str | None] | None, without: Iterable[Any]
 ) -> dict[str, str | None] | None:
     """Return the values of a row to keep; of an updated row, only the changed values.
 
@@ -219,7 +219,9 @@ def planned_rows(
     found = [(each, known.get(each.table)) for each in changes]
     namer = Namer(tables, conversation, PGDialect())  # type: ignore[no-untyped-call]  # SQLAlchemy's
     recorded = [
-        RowChange(table, (), each.before, each.after) for each, table in found if table is not None
+        RecordedChange(table, (), each.before, each.after)
+        for each, table in found
+        if table is not None
     ]
     namer.name(recorded)
     rows: dict[int, dict[Any, PlannedRow]] = {}
@@ -227,7 +229,7 @@ def planned_rows(
         shown = None if table is None else tables.of_table(table)
         if table is None or shown is None:
             continue
-        change = RowChange(table, (), each.before, each.after)
+        change = RecordedChange(table, (), each.before, each.after)
         fields, hidden = namer.fields(Named(change, shown, None, each.ref, each.label))
         row = PlannedRow(
             ref=each.ref,

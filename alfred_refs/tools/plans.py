@@ -45,7 +45,7 @@ from alfred_refs.mapping import EntityKey, Key, KeyColumn, items_of, undecorated
 from alfred_refs.mapping.columns import Values, stored_type
 from alfred_refs.session import RefSession
 from alfred_refs.tools.catalog import ToolTables
-from alfred_refs.tools.effects import Image, RowChange, images_of
+from alfred_refs.tools.effects import Image, RecordedChange, images_of
 from alfred_refs.tools.exact import is_text_needed, map_items, read_exact, split_array
 from alfred_refs.tools.labels import ForeignRef, key_in, labels_of
 from alfred_refs.tools.serialization import as_shown, replace_keys
@@ -334,7 +334,7 @@ class Named:
         label: its label.
     """
 
-    change: RowChange
+    change: RecordedChange
     table: ToolTable | None
     pair: EntityKey | None
     ref: str | None
@@ -371,7 +371,7 @@ class Namer:
             self.attributes[table] = attributes_of(table)
         return self.attributes[table]
 
-    def name(self, changes: Sequence[RowChange], *, referred: bool = True) -> list[Named]:
+    def name(self, changes: Sequence[RecordedChange], *, referred: bool = True) -> list[Named]:
         """Return changes with their names.
 
         This asks the registry twice at most, and reads labels of rows without ref by one statement
@@ -422,7 +422,7 @@ class Namer:
 
     def _without_label(
         self,
-        known: Sequence[tuple[RowChange, ToolTable | None, EntityKey | None]],
+        known: Sequence[tuple[RecordedChange, ToolTable | None, EntityKey | None]],
         labels: Sequence[str | None],
     ) -> Iterator[str]:
         """Yield the refs of rows whose labels only the registry may have."""
@@ -430,7 +430,7 @@ class Namer:
             if table is not None and table.keys.label is not None and pair in self.refs:
                 yield from () if label or pair is None else (self.refs[pair],)
 
-    def _row_of(self, change: RowChange) -> tuple[ToolTable | None, EntityKey | None]:
+    def _row_of(self, change: RecordedChange) -> tuple[ToolTable | None, EntityKey | None]:
         table = self.tables.of_table(change.table)
         if table is None or table.ends:
             return table, None
@@ -439,7 +439,7 @@ class Namer:
             return table, None
         return table, (table.entity, table.keys.key_of(change.identity))
 
-    def _label(self, change: RowChange, table: ToolTable | None) -> str | None:
+    def _label(self, change: RecordedChange, table: ToolTable | None) -> str | None:
         label = None if table is None else table.keys.label
         if label is None or label.attribute is None or table is None:
             return None
@@ -447,7 +447,7 @@ class Namer:
         names = self.attributes_of(change.table)
         return label.of({names[name]: value for name, value in image.items() if name in names})
 
-    def _referred(self, change: RowChange, table: ToolTable | None) -> Iterator[EntityKey]:
+    def _referred(self, change: RecordedChange, table: ToolTable | None) -> Iterator[EntityKey]:
         """Yield the rows that a row refers to, before and after the change."""
         for name, attribute in self.attributes_of(change.table).items():
             column = None if table is None else table.columns.get(attribute)
@@ -475,7 +475,9 @@ class Namer:
                 shown[column.name] = self.shown(column, change, name, after[name])
         return shown, hidden
 
-    def shown(self, column: ToolColumn, change: RowChange, name: str, text: str | None) -> Any:
+    def shown(
+        self, column: ToolColumn, change: RecordedChange, name: str, text: str | None
+    ) -> Any:
         """Format a stored value for a person."""
         if text is None:
             return None
@@ -650,7 +652,7 @@ def _new_refs(named: Sequence[Named]) -> dict[EntityKey, str]:
     return refs
 
 
-def lasting_effects(changes: Iterable[RowChange]) -> Iterator[str]:
+def lasting_effects(changes: Iterable[RecordedChange]) -> Iterator[str]:
     """Yield descriptions of effects that an undo cannot revert."""
     lost = Counter(
         (change.table.name, name)
@@ -666,7 +668,7 @@ def lasting_effects(changes: Iterable[RowChange]) -> Iterator[str]:
 # The digest
 
 
-def token_of(changes: Iterable[RowChange]) -> str:
+def token_of(changes: Iterable[RecordedChange]) -> str:
     """Return a digest of an effect, equal for executions that make the same changes."""
     changes = sorted(changes, key=lambda change: json.dumps(_said(change, {})))
     numbers: Counter[Table] = Counter()
@@ -680,7 +682,7 @@ def token_of(changes: Iterable[RowChange]) -> str:
     return sha256("\n".join(said).encode()).hexdigest()[:32]
 
 
-def _said(change: RowChange, keys: Mapping[tuple[Table, str, str | None], str]) -> list[Any]:
+def _said(change: RecordedChange, keys: Mapping[tuple[Table, str, str | None], str]) -> list[Any]:
     """Return the parts of a change that are the same in each execution."""
     table, fixed = change.table, {*change.changed} if change.action == "updated" else None
     targets = {

@@ -443,7 +443,7 @@ def expectations_of(
     ]
 
 
-def _names_drafts(bound: BoundFilters) -> bool:
+def _selects_drafts(bound: BoundFilters) -> bool:
     """Return whether filters select drafts, and not rows."""
     return any(map(parse_draft_ref, bound.row_refs()))
 
@@ -455,7 +455,7 @@ def _check_names(bound: BoundFilters, update: DbUpdate) -> None:
         ToolError: the data contains a relationship.
     """
     table = bound.table
-    if not _names_drafts(bound):
+    if not _selects_drafts(bound):
         for name in update.data.keys() & table.targets.keys() - table.columns.keys():
             usable = [each.name for each in table.columns.values() if each.updatable]
             raise table.unwritable_column(name, usable)
@@ -482,7 +482,7 @@ class _ExpectationReader:
         """Return arguments without labels."""
         match arguments:
             case DbUpdate() | DbDelete():
-                self._drafts = None if _names_drafts(self._bound) else ()
+                self._drafts = None if _selects_drafts(self._bound) else ()
                 # read-only columns are refused first, as no label would help
                 self._bound.table.check("update" if isinstance(arguments, DbUpdate) else "delete")
                 return self._write(self._bound.table, arguments)

@@ -73,7 +73,7 @@ _SIGNS: Final = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "<>": "no
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class CheckCondition:
     """A parsed condition.
 
     Attributes:
@@ -132,7 +132,7 @@ class Condition:
         return words[4:] if words[1:4] == ["IS", "NULL", "OR"] else words
 
 
-def condition_of(sql: str, names: Mapping[str, str | None]) -> Condition:
+def condition_of(sql: str, names: Mapping[str, str | None]) -> CheckCondition:
     """Parse a condition.
 
     Args:
@@ -154,7 +154,7 @@ def condition_of(sql: str, names: Mapping[str, str | None]) -> Condition:
             word = token.upper() if token.upper() in _KEYWORDS else token
         text += "" if kind == "cast" else word
         words += [] if kind in ("cast", "space", "bracket") else [word]
-    return Condition(tuple(columns), is_hidden, _one_line(text), tuple(words))
+    return CheckCondition(tuple(columns), is_hidden, _one_line(text), tuple(words))
 
 
 _KEYWORDS = frozenset(["AND", "OR", "NOT", "IN", "ANY", "ARRAY", "BETWEEN", "IS", "NULL"])
@@ -309,7 +309,7 @@ def _columns_of(constraint: Any, of: Table, table: ToolTable) -> Rule:
     return Rule(tuple(name for name in names if name is not None), is_hidden=None in names)
 
 
-def _condition(sql: Any, of: Table, table: ToolTable) -> Condition:
+def _condition(sql: Any, of: Table, table: ToolTable) -> CheckCondition:
     names = {column.name.lower(): _attribute(column, table) for column in of.columns}
     return condition_of(_sql(sql), names)
 
@@ -324,7 +324,7 @@ def _sql(given: Any) -> str:
     return str(given.compile(dialect=_DIALECT, compile_kwargs=how))
 
 
-def _check(condition: Condition, table: ToolTable) -> Rule:
+def _check(condition: CheckCondition, table: ToolTable) -> Rule:
     names = condition.columns
     columns = [table.columns[name] for name in names]
     if condition.is_hidden or not columns:
@@ -336,7 +336,7 @@ def _check(condition: Condition, table: ToolTable) -> Rule:
     return Rule(names, words=condition.text)
 
 
-def _column_rule(condition: Condition, column: ToolColumn) -> Rule:
+def _column_rule(condition: CheckCondition, column: ToolColumn) -> Rule:
     numeric = column.values.family == "number"
     choices = condition.choices(numeric=numeric)
     if choices is not None:

@@ -42,7 +42,7 @@ from alfred_refs.store import CallEntry, CallValues, ChangeEntry, NewCall
 from alfred_refs.tools.arguments import DbDelete
 from alfred_refs.tools.call import Answer, Call, HeldBackError, Request
 from alfred_refs.tools.catalog import ToolTables
-from alfred_refs.tools.effects import Recorder, RowChange
+from alfred_refs.tools.effects import RecordedChange, Recorder
 from alfred_refs.tools.errors import plan_changed, unknown_call
 from alfred_refs.tools.history import EDITED, Journal, answer_of, change_entries
 from alfred_refs.tools.hooks import Writing
@@ -191,7 +191,7 @@ class _Supervisor:
         return plan, named
 
     @staticmethod
-    def _effect(call: Call, recorder: Recorder) -> tuple[list[RowChange], Namer]:
+    def _effect(call: Call, recorder: Recorder) -> tuple[list[RecordedChange], Namer]:
         """Return the changes of a call, and a namer for them."""
         call.session.flush()  # the last changes of hooks
         dialect = call.session.get_bind().dialect

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from alfred_refs.tools.rules import Condition, condition_of
+from alfred_refs.tools.rules import CheckCondition, condition_of
 
 NAMES = {"status": "state", "rating": "rating", "item type": "item_type", "owner": None}
 
 
-def said(sql: str) -> Condition:
+def said(sql: str) -> CheckCondition:
     """Return what a condition says."""
     return condition_of(sql, NAMES)
 

@@ -1,10 +1,11 @@
 """Parsing of a SELECT: lexer checks, sqlglot, errors.
 
-1. `shape_of` splits the text into tokens and replaces each literal with a numbered marker; equal
-   literals share a marker. Texts that differ only in literals have the same shape. A text that is
-   too long, nested too deep, or has an unknown character is refused here, before it is parsed.
+1. `query_shape` splits the text into tokens and replaces each literal with a numbered marker;
+   equal literals share a marker. Texts that differ only in literals have the same shape. A text
+   that is too long, nested too deep, or has an unknown character is refused here, before it is
+   parsed.
 
->>> shape = shape_of("select name from recipes where id = 'recipe_1' limit 5")
+>>> shape = query_shape("select name from recipes where id = 'recipe_1' limit 5")
 >>> shape.text
 "select name from recipes where id = 'L0' limit 100010"
 >>> shape.literals
@@ -16,7 +17,7 @@
    `Like` with `negate`), so `parts` takes the names of all arguments that its caller reads and
    refuses a node that has any other. So no argument is ignored.
 
->>> left, right = parts(parse_shape(shape, Budget()).find(exp.EQ), "this", "expression")
+>>> left, right = parts(parse_shape(shape, CostBudget()).find(exp.EQ), "this", "expression")
 >>> describe_node(left), describe_node(right)
 ('id', '...')
 
@@ -178,7 +179,7 @@ _MAX_LEVELS = 60  # of expressions: `a + b + c` has three
 
 
 @dataclass(slots=True)
-class Budget:
+class CostBudget:
     """What one statement may cost before it is sent: units, and seconds of Python.
 
     A unit is one occurrence of an expression in the SQL that is sent. Each column of `*` counts,
@@ -282,7 +283,7 @@ MOST_LITERAL_DIGITS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class QueryShape:
     """A text without its literals.
 
     Attributes:
@@ -294,7 +295,7 @@ class Shape:
     literals: Sequence[str]
 
 
-def shape_of(text: str) -> Shape:
+def query_shape(text: str) -> QueryShape:
     """Split a text into its shape and its literals."""
     if len(text) > MAX_CHARACTERS:
         raise invalid_sql(
@@ -431,7 +432,7 @@ def _check_conversions(tokens: Sequence[tuple[str, str]]) -> None:
             )
 
 
-def _with_markers(tokens: Sequence[tuple[str, str]]) -> Shape:
+def _with_markers(tokens: Sequence[tuple[str, str]]) -> QueryShape:
     """Join tokens into a text with markers in place of literals."""
     literals: dict[tuple[str, str], int] = {}
     words = []
@@ -447,7 +448,7 @@ def _with_markers(tokens: Sequence[tuple[str, str]]) -> Shape:
             # without a word before it, and without ON, a parser would take it for a comma
             words += ["inner"] if word == "join" and words[-1:] not in _JOIN_TYPES else []
             words.append(word)
-    return Shape(" ".join(words), [word for _, word in literals])
+    return QueryShape(" ".join(words), [word for _, word in literals])
 
 
 def _kind_of(number: str) -> int:
@@ -524,7 +525,7 @@ def type_words() -> frozenset[str]:
 class _BoundedParser(PostgresParser):
     """A parser that stops after a number of steps: sqlglot tries some constructs repeatedly."""
 
-    budget = Budget()
+    budget = CostBudget()
     _steps = 0
 
     def _advance(self, times: int = 1) -> None:
@@ -536,7 +537,7 @@ class _BoundedParser(PostgresParser):
         super()._advance(times)
 
 
-def parse_shape(shape: Shape, budget: Budget) -> exp.Expression:
+def parse_shape(shape: QueryShape, budget: CostBudget) -> exp.Expression:
     """Parse a shape into sqlglot's tree, if PostgreSQL would read it in the same way."""
     dialect = Postgres()
     parser: Any = _BoundedParser(dialect=dialect)

@@ -63,7 +63,7 @@ from alfred_refs.tools.errors import invalid_sql, no_sql
 from alfred_refs.tools.sql.parsing import (
     MAX_CHARACTERS,
     MOST_LITERAL_DIGITS,
-    Budget,
+    CostBudget,
     raw_key,
     unknown_name,
 )
@@ -383,7 +383,7 @@ class Value:
         number: which literal it is, if it is a number.
         weak: whether a CAST or a CASE around it gets its own name; `None`: only if this value has
             no name.
-        size: what it costs to compute it in one row, in units of `Budget`.
+        size: what it costs to compute it in one row, in units of `CostBudget`.
         most: how many characters or digits it has at most; `None` for any number. See `longest`.
     """
 
@@ -496,7 +496,7 @@ class Literals:
         cast_to = plain(type_) if type_ is not None else None
         return sent if cast_to is None or isinstance(cast_to, Text) else sa.cast(sent, cast_to)
 
-    def bounded(self, value: Value, word: str, budget: Budget) -> Value:
+    def bounded(self, value: Value, word: str, budget: CostBudget) -> Value:
         """Return a value of the size that a word of the table of functions allows.
 
         PostgreSQL raises an error if it is longer: as text, if it is a list, a document or a
@@ -746,7 +746,7 @@ class Building:
     is_fenced: bool
     query: Callable[[Any, Scope], Query]
     functions: Mapping[str, Function]
-    budget: Budget
+    budget: CostBudget
     names: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 

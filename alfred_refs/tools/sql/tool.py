@@ -2,15 +2,15 @@
 
 `QueryTool` has the attributes of a function tool: name, description, schema, `call`.
 
-1. `Plans.of` returns the statement for a text. Texts that differ only in literals share one: a
-   known shape is tokenized and looked up, neither parser nor builder runs, and SQLAlchemy finds
-   its compiled form.
+1. `PreparedQueries.of` returns the statement for a text. Texts that differ only in literals share
+   one: a known shape is tokenized and looked up, neither parser nor builder runs, and SQLAlchemy
+   finds its compiled form.
 2. The literals become parameters. One statement reads the rows, and one row more than is shown, in
    a read-only transaction.
 3. Values become JSON, and the labels of refs are read: one statement for each table. A label that
    is in the same row already is left out.
 
->>> plans = Plans(toolset.tables)
+>>> plans = PreparedQueries(toolset.tables)
 >>> plan, literals = plans.of("select name from recipes where servings > 1", fenced=False)
 >>> literals, list(plan.parameters)
 (['1'], ['n0'])
@@ -66,12 +66,12 @@ from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
 from alfred_refs.tools.payload import decode_values
 from alfred_refs.tools.serialization import CutText, shorten_text
 from alfred_refs.tools.sql.parsing import (
-    Budget,
-    Shape,
+    CostBudget,
+    QueryShape,
     fault_in,
     no_refs,
     parse_shape,
-    shape_of,
+    query_shape,
     too_deep,
 )
 from alfred_refs.tools.sql.scopes import (
@@ -110,7 +110,7 @@ _CAPACITY = 500  # the size of SQLAlchemy's compiled cache
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PreparedQuery:
     """A statement that is ready to run.
 
     Attributes:
@@ -134,7 +134,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Plans:
+class PreparedQueries:
     """The plans of one toolset, cached by shape.
 
     Attributes:
@@ -146,13 +146,13 @@ class Plans:
     tables: ToolTables
     functions: Mapping[str, Function] = field(default_factory=lambda: FUNCTIONS)
     closed: Collection[str] = ()
-    _plans: dict[Hashable, Plan] = field(default_factory=dict)
+    _plans: dict[Hashable, PreparedQuery] = field(default_factory=dict)
     _fixed: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(
         self, text: str, *, fenced: bool, seconds: float | None = None
-    ) -> tuple[Plan, Sequence[str]]:
+    ) -> tuple[PreparedQuery, Sequence[str]]:
         """Return the plan for a text, and its literals.
 
         Args:
@@ -163,14 +163,16 @@ class Plans:
         Raises:
             ToolError: it cannot be answered.
         """
-        budget = Budget(seconds)
-        shape = shape_of(text)
+        budget = CostBudget(seconds)
+        shape = query_shape(text)
         key = shape.text, fenced
         fixed = self._fixed.get(key, ())
         plan = self._plans.get((key, *(shape.literals[n] for n in fixed)))
         return plan or self._make(shape, key, budget, fenced=fenced), shape.literals
 
-    def _make(self, shape: Shape, key: Hashable, budget: Budget, *, fenced: bool) -> Plan:
+    def _make(
+        self, shape: QueryShape, key: Hashable, budget: CostBudget, *, fenced: bool
+    ) -> PreparedQuery:
         try:
             plan, literals = self._build(shape, budget, fenced=fenced)
         except RecursionError:
@@ -184,7 +186,9 @@ class Plans:
             self._plans[key, *(shape.literals[n] for n in fixed)] = plan
         return plan
 
-    def _build(self, shape: Shape, budget: Budget, *, fenced: bool) -> tuple[Plan, Literals]:
+    def _build(
+        self, shape: QueryShape, budget: CostBudget, *, fenced: bool
+    ) -> tuple[PreparedQuery, Literals]:
         tree = parse_shape(shape, budget)
         literals = Literals(shape.literals)
         has_star = _has_star(tree)
@@ -201,7 +205,7 @@ class Plans:
         )
         query = query_of(tree, Scope(building))
         limited = query.statement.limit(bindparam(ROW_LIMIT, type_=Integer()))
-        plan = Plan(
+        plan = PreparedQuery(
             _select_shown(limited, query.values, building),
             query.values,
             literals.parameters,
@@ -292,7 +296,7 @@ def _has_star(tree: exp.Expression) -> bool:
 class QueryRun:
     """Answers SELECTs of the model's, for one call."""
 
-    def __init__(self, call: Call, plans: Plans) -> None:
+    def __init__(self, call: Call, plans: PreparedQueries) -> None:
         self._call = call
         self._plans = plans
         self._limits = call.setting.limits
@@ -331,7 +335,7 @@ class QueryRun:
             answer["cut"] = self._cut
         return answer
 
-    def _rows(self, plan: Plan, literals: Sequence[str], most: int) -> list[Any]:
+    def _rows(self, plan: PreparedQuery, literals: Sequence[str], most: int) -> list[Any]:
         row_limit = most + 1
         if plan.limit is not None:
             row_limit = min(row_limit, int(literals[plan.limit]))
@@ -368,7 +372,7 @@ class QueryRun:
                 raise
             raise fault from None
 
-    def _most_large(self, plan: Plan, rows: int) -> int:
+    def _most_large(self, plan: PreparedQuery, rows: int) -> int:
         """Return the largest size, in characters, of a list, document or number that is read.
 
         Larger values are not read. All values share 20 times the characters of an answer, and each
@@ -377,7 +381,7 @@ class QueryRun:
         most = self._limits.characters
         return max(min(most, 20 * most // max(rows * len(plan.large), 1)), _MIN_TEXT)
 
-    def _row(self, plan: Plan, numbered: tuple[int, Any]) -> list[Any]:
+    def _row(self, plan: PreparedQuery, numbered: tuple[int, Any]) -> list[Any]:
         """Return a row as JSON."""
         number, row = numbered
         for place, length in zip(plan.large, row[len(plan.values) :], strict=True):
@@ -508,7 +512,7 @@ class QueryTool:
         self.description = _PURPOSE.format(but=but, rows=setting.limits.rows, entity=entity)
         self.parameters: dict[str, Any] = DbQuery.model_json_schema()
         del self.parameters["description"]
-        self._plans = Plans(setting.tables, with_own(functions), closed)
+        self._plans = PreparedQueries(setting.tables, with_own(functions), closed)
 
     def schema(self, _: ToolTables) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""

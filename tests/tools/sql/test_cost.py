@@ -10,9 +10,9 @@ from sqlalchemy import event
 from alfred_refs import sqla
 from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.errors import ToolError
-from alfred_refs.tools.sql.parsing import MAX_COST, Budget, parse_shape, shape_of
+from alfred_refs.tools.sql.parsing import MAX_COST, CostBudget, parse_shape, query_shape
 from alfred_refs.tools.sql.scopes import with_own
-from alfred_refs.tools.sql.tool import Plans
+from alfred_refs.tools.sql.tool import PreparedQueries
 from tests.tools.sql.models import Product
 from tests.tools.sql.world import World
 
@@ -79,7 +79,7 @@ def test_values_that_are_computed_once_are_counted_once(world: World) -> None:
 
 def test_a_part_of_with_is_walked_once_however_often_it_is_used(world: World) -> None:
     """The elements grow with the text, not by a factor for each part."""
-    plans = Plans(world.toolset.tables)
+    plans = PreparedQueries(world.toolset.tables)
 
     few, more = (
         len(list(sqla.elements_of(plans.of(_doubled_parts(n), fenced=True)[0].statement)))
@@ -91,19 +91,19 @@ def test_a_part_of_with_is_walked_once_however_often_it_is_used(world: World) ->
 
 def test_subscripts_are_limited_before_the_parser_sees_them() -> None:
     """It infers the type of what is before each of them anew."""
-    shape_of(f"select tags{'[1]' * 7} from products")
+    query_shape(f"select tags{'[1]' * 7} from products")
     with pytest.raises(ToolError, match="too many subscripts"):
-        shape_of(f"select tags{'[1]' * 8} from products")
+        query_shape(f"select tags{'[1]' * 8} from products")
 
 
 def test_python_stops_when_the_time_of_a_statement_is_over() -> None:
     """In the parser and in the builder."""
-    shape = shape_of(f"select {'1 + ' * 200} 1")
+    shape = query_shape(f"select {'1 + ' * 200} 1")
 
     with pytest.raises(ToolError, match="took longer than 0 seconds"):
-        parse_shape(shape, Budget(0))
+        parse_shape(shape, CostBudget(0))
     with pytest.raises(ToolError, match="took longer than 0 seconds"):
-        Budget(0).spend(1)
+        CostBudget(0).spend(1)
 
 
 def test_a_long_text_is_cut_by_postgresql(world: World) -> None:
@@ -321,7 +321,7 @@ def test_lists_of_lists_of_refs_are_refused(world: World) -> None:
 
 def test_the_size_of_a_list_is_computed_once_in_each_row(world: World) -> None:
     """A fence keeps PostgreSQL from computing it in each place that names it."""
-    plans = Plans(world.toolset.tables)
+    plans = PreparedQueries(world.toolset.tables)
     plan, _ = plans.of("select tags, info from products", fenced=True)
     statement = str(plan.statement.compile(world.engine))
 
@@ -359,7 +359,7 @@ def test_values_of_any_size_are_read_a_few_times(world: World) -> None:
 def test_documents_that_are_parsed_for_each_member_are_bounded(world: World) -> None:
     """`json` is a text; `jsonb` has an index of its members."""
     functions = with_own({"made": "text -> json", "madeb": "text -> jsonb"})
-    plans = Plans(world.toolset.tables, functions)
+    plans = PreparedQueries(world.toolset.tables, functions)
     text, binary = (
         str(plans.of(f"select {each} ->> 'a' from products", fenced=True)[0].statement)
         for each in ("made(name)", "madeb(name)")

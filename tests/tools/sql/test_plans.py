@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from alfred_refs.tools.sql.tool import Plans
+from alfred_refs.tools.sql.tool import PreparedQueries
 from tests.tools.sql.world import World
 
 FIRST = "select name, stock + 1 from products where id = 'product_1' and stock > 3 limit 2"
@@ -17,7 +17,7 @@ SECOND = (
 
 def test_texts_that_differ_in_literals_have_one_plan(world: World) -> None:
     """So have those that differ in spaces, comments and the case of names."""
-    plans = Plans(world.toolset.tables)
+    plans = PreparedQueries(world.toolset.tables)
 
     one, literals = plans.of(FIRST, fenced=True)
     other, others = plans.of(SECOND, fenced=True)
@@ -31,14 +31,14 @@ def test_texts_that_differ_in_literals_have_one_plan(world: World) -> None:
 
 def test_a_session_with_an_owner_has_a_plan_of_its_own(world: World) -> None:
     """Its tables are fenced."""
-    plans = Plans(world.toolset.tables)
+    plans = PreparedQueries(world.toolset.tables)
 
     assert plans.of(FIRST, fenced=True)[0] is not plans.of(FIRST, fenced=False)[0]
 
 
 def test_literals_by_which_a_statement_is_made_are_part_of_its_shape(world: World) -> None:
     """Positions, sizes of types, frames of windows; and which literals are the same."""
-    plans = Plans(world.toolset.tables)
+    plans = PreparedQueries(world.toolset.tables)
 
     def plan(sql: str) -> Any:
         return plans.of(sql, fenced=False)[0]
