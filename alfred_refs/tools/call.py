@@ -599,7 +599,7 @@ class Call:
         model = shape.table.model
         mapper = inspect(model).mapper
         keys = [mapper.primary_key_from_instance(instance) for instance in instances]
-        columns = [getattr(model, name) for name in shape.table.identity]
+        columns = shape.table.primary_key(model)
         statement = (
             self.select_rows(shape)
             .where(sqla.in_keys(columns, keys))

@@ -141,9 +141,8 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
     """Check that a model may change some columns of existing rows."""
     table.check("update")
     for name in names:
-        if name not in table.columns or not table.columns[name].updatable:
-            usable = [each.name for each in table.columns.values() if each.updatable]
-            raise table.unwritable_column(name, usable)
+        if name not in table.updatable:
+            raise table.unwritable_column(name, table.updatable)
 
 
 def check_create(table: ToolTable, names: Iterable[str]) -> None:
@@ -152,9 +151,8 @@ def check_create(table: ToolTable, names: Iterable[str]) -> None:
     Hidden columns are always filled in.
     """
     for name in names:
-        if name in table.columns and not table.columns[name].creatable:
-            usable = [each.name for each in table.columns.values() if each.creatable]
-            raise table.unwritable_column(name, usable)
+        if name in table.columns and name not in table.creatable:
+            raise table.unwritable_column(name, table.creatable)
 
 
 def assign_changes(instances: Iterable[Any], record: Mapping[str, Any]) -> None:

@@ -113,9 +113,7 @@ def description_of_drafts(
         targets = dict.fromkeys(table.targets[name] for name in inside)
         listed += [each for each in targets if each not in listed]
         lines.append(_quote_name(table.name) + _table_comment(table))
-        lines += _column_lines(
-            table, filled(table), [each for each in table.columns.values() if each.creatable]
-        )
+        lines += _column_lines(table, filled(table), [*table.creatable.values()])
         lines += [f"  inside: {_related(table, inside)}"] if inside else []
     if not lines:
         return ""

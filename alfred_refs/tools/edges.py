@@ -268,7 +268,7 @@ class SecondaryLink:
         near_key = [
             getattr(near, self.near.get_property_by_column(c).key) for c in self.near.primary_key
         ]
-        far_key = [getattr(far, name) for name in self.far.identity]
+        far_key = self.far.primary_key(far)
         statement = (
             select(*far_key).select_from(owner).join(getattr(owner, self.name).of_type(related))
         )

@@ -721,7 +721,7 @@ class Conditions:
                 "names something else than rows",
                 f"give the _ref of a row, such as '{table.entity}_1'",
             )
-        columns = [getattr(entity, name) for name in table.identity]
+        columns = table.primary_key(entity)
         condition = or_(
             *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in keys)
         )

@@ -30,6 +30,7 @@ from alfred_refs.tools.cascades import Changes, assign_changes
 from alfred_refs.tools.catalog import sharing_secondary
 from alfred_refs.tools.errors import foreign_row
 from alfred_refs.tools.tables import LinkEnd, ToolTable
+from alfred_refs.tools.visibility import rows_outside
 
 
 class LinkWriter:
@@ -56,21 +57,14 @@ class LinkWriter:
         Raises:
             ToolError: the model may not create them.
         """
-        model = self._table.model
-        keys = [inspect(model).mapper.primary_key_from_instance(link) for link in links]
-        columns = [getattr(model, name) for name in self._table.identity]
-        allowed = select(*columns).where(
-            sqla.in_keys(columns, keys),
-            *self._call.visibility.conditions(self._table, model),
+        conditions = [
+            *self._call.visibility.conditions(self._table, self._table.model),
             *self._call.write_conditions(self._table),
-        )
-        found = self._call.session.execute(allowed, execution_options={"raw_keys": True})
-        may_write = {*map(tuple, found)}
-        for link, key in zip(links, keys, strict=True):
-            if tuple(key) not in may_write:
-                names = [name for end in self._table.ends for name in end.columns]
-                refs = [str(getattr(link, name)) for name in names]
-                raise foreign_row(refs[0], None, refs)
+        ]
+        for link in rows_outside(self._call.session, self._table, links, conditions):
+            names = [name for end in self._table.ends for name in end.columns]
+            refs = [str(getattr(link, name)) for name in names]
+            raise foreign_row(refs[0], None, refs)
         self.call_hooks(links, new)
 
     def call_hooks(self, links: Sequence[Any], new: Iterable[Any] = ()) -> None:

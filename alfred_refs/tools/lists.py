@@ -29,9 +29,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import inspect, select
+from sqlalchemy import select
 
-from alfred_refs import sqla
 from alfred_refs.conversation import NewRow
 from alfred_refs.errors import ListError, SetupError
 from alfred_refs.positions.editing import (
@@ -89,6 +88,7 @@ from alfred_refs.tools.payload import check_complete, new_records, refs_of_recor
 from alfred_refs.tools.preconditions import differences, item_mismatch
 from alfred_refs.tools.serialization import as_shown
 from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_by_name
+from alfred_refs.tools.visibility import rows_outside
 from alfred_refs.tools.writing import Deleter
 
 
@@ -451,14 +451,7 @@ class ListEditor:
         """Check that the owner may write rows: one statement per table."""
         for table, same in self._changes.by_table(rows):
             rules = self._call.write_conditions(table)
-            if not rules:
-                continue
-            keys = [inspect(table.model).mapper.primary_key_from_instance(row) for row in same]
-            columns = [getattr(table.model, name) for name in table.identity]
-            statement = select(*columns).where(sqla.in_keys(columns, keys), *rules)
-            found = self._call.session.execute(statement, execution_options={"raw_keys": True})
-            owned = {*map(tuple, found)}
-            foreign = [each for each, key in zip(same, keys, strict=True) if key not in owned]
+            foreign = rows_outside(self._call.session, table, same, rules)
             if foreign:
                 refs = self._call.refs_of(foreign[:_MAX_NAMED], table)
                 raise foreign_row(refs[0], None, refs)

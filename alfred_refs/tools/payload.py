@@ -137,7 +137,7 @@ Record = dict[str, Any]
 
 def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[Record]:
     """Return the records of new rows."""
-    usable = {column.name: column for column in table.columns.values() if column.creatable}
+    usable = table.creatable
     return _map_rows(payloads, lambda payload: _record(table, payload, usable))
 
 
@@ -145,7 +145,7 @@ def new_rows(
     table: ToolTable, payloads: Sequence[Mapping[str, Any]], entities: Entities
 ) -> list[NewRow]:
     """Return new rows with their nested rows."""
-    usable = {column.name: column for column in table.columns.values() if column.creatable}
+    usable = table.creatable
 
     def row(payload: Mapping[str, Any]) -> NewRow:
         if table.targets.keys().isdisjoint(payload):
@@ -232,7 +232,7 @@ def update_record(table: ToolTable, payload: Mapping[str, Any]) -> Record:
     Raises:
         ToolError: a column is not writable, or a value does not fit.
     """
-    usable = {column.name: column for column in table.columns.values() if column.updatable}
+    usable = table.updatable
     record = _record(table, payload, usable)
     emptied = [n for n, value in record.items() if value is None and not usable[n].nullable]
     if emptied:
@@ -266,7 +266,7 @@ def draft_changes(
     """
     table = table_of_content(table, payload, stored=stored)
     whole = payload if whole is None else whole
-    usable = {column.name: column for column in table.columns.values() if column.creatable}
+    usable = table.creatable
     relationships = nestable(table)
     is_discriminator_writable = (
         table.discriminator in table.columns and table.discriminator not in table.fixed
@@ -349,7 +349,7 @@ def _unwritable_content(table: ToolTable, fact: str) -> ToolError:
 
 def nestable(table: ToolTable) -> list[str]:
     """Return the relationships that a model may use in new rows."""
-    usable = {column.name for column in table.columns.values() if column.creatable}
+    usable = {*table.creatable}
     references = table.references()
     return [
         name

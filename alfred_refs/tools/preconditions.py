@@ -457,8 +457,7 @@ def _check_names(bound: BoundFilters, update: DbUpdate) -> None:
     table = bound.table
     if not _selects_drafts(bound):
         for name in update.data.keys() & table.targets.keys() - table.columns.keys():
-            usable = [each.name for each in table.columns.values() if each.updatable]
-            raise table.unwritable_column(name, usable)
+            raise table.unwritable_column(name, table.updatable)
 
 
 class _ExpectationReader:

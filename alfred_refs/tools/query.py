@@ -210,7 +210,7 @@ class Order:
         if not parts:
             raise invalid_cursor()
         model = self.table.model
-        beyond = self._after_all([getattr(model, name) for name in self.table.identity], parts)
+        beyond = self._after_all(self.table.primary_key(model), parts)
         order = reversed([*self.columns.items()])
         if cursor.after is None:
             for column, descending in order:

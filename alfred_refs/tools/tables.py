@@ -275,6 +275,21 @@ class ToolTable:
         return self.own or ROW_REF
 
     @cached_property
+    def creatable(self) -> dict[str, ToolColumn]:
+        """The columns that a model may set in new rows, by name."""
+        return {column.name: column for column in self.columns.values() if column.creatable}
+
+    @cached_property
+    def updatable(self) -> dict[str, ToolColumn]:
+        """The columns that a model may change, by name."""
+        return {column.name: column for column in self.columns.values() if column.updatable}
+
+    def primary_key(self, entity: Any = None) -> list[Any]:
+        """Return the attributes of the primary key, of the class or of an alias of it."""
+        model = self.model if entity is None else entity
+        return [getattr(model, name) for name in self.identity]
+
+    @cached_property
     def database_names(self) -> list[str]:
         """The names of the database tables that hold the rows."""
         return [str(cast(Table, each).name) for each in inspect(self.model).mapper.tables]

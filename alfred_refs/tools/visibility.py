@@ -135,7 +135,7 @@ class Visibility:
             return [end.exists(entity, *conditions) for end, conditions in pairs]
         over = (each for each in self.hooks.over(table) if each is not asked)
         hidden = [rows for rows in map(self._hidden_rows, over) if rows is not None]
-        own = [getattr(entity, name) for name in table.identity]
+        own = table.primary_key(entity)
         return [not_(_has_row(rows, own)) for rows in hidden]
 
     def restricts(self, table: ToolTable) -> bool:
@@ -148,15 +148,7 @@ class Visibility:
     def hidden_among(self, table: ToolTable, instances: Collection[Any]) -> list[Any]:
         """Return the rows that hooks hide: at most one statement."""
         conditions = self.conditions(table, table.model) if instances else []
-        if not conditions:
-            return []
-        mapper = inspect(table.model).mapper
-        keys = {tuple(mapper.primary_key_from_instance(each)): each for each in instances}
-        own = [getattr(table.model, name) for name in table.identity]
-        statement = select(*own).where(sqla.in_keys(own, keys), *conditions)
-        for visible in self.session.execute(statement, execution_options={"raw_keys": True}):
-            keys.pop(tuple(visible), None)
-        return [*keys.values()]
+        return rows_outside(self.session, table, instances, conditions)
 
     def mask(self, shown: Sequence[ShownRow], asked: Shape | None = None) -> set[int]:
         """Call `after_read` for the rows of an answer, and remove nested rows that hooks remove.
@@ -270,7 +262,7 @@ class Visibility:
         if table not in self._hidden:
             wanted, hidden = self._wanted(table), None
             if wanted:
-                keys = [getattr(table.model, name) for name in table.identity]
+                keys = table.primary_key()
                 rows = select(*keys).where(not_(func.coalesce(and_(*wanted), false())))
                 hidden = with_keys(self.session, rows).correlate(None).subquery()
             self._hidden[table] = hidden
@@ -288,6 +280,24 @@ class Visibility:
             given = self.statement_keys(reading.keys, table)
             wanted.append(getattr(table.model, table.ref_field).in_(given))
         return wanted
+
+
+def rows_outside(
+    session: RefSession,
+    table: ToolTable,
+    instances: Iterable[Any],
+    conditions: Sequence[Condition],
+) -> list[Any]:
+    """Return the instances whose rows do not match conditions: at most one statement."""
+    mapper = inspect(table.model).mapper
+    keys = {tuple(mapper.primary_key_from_instance(each)): each for each in instances}
+    if not (keys and conditions):
+        return []
+    own = table.primary_key()
+    statement = select(*own).where(sqla.in_keys(own, keys), *conditions)
+    for found in session.execute(statement, execution_options={"raw_keys": True}):
+        keys.pop(tuple(found), None)
+    return [*keys.values()]
 
 
 def _by_target(

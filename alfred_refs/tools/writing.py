@@ -311,7 +311,7 @@ class Writer:
                 *self._call.write_conditions(table),
                 *self._call.visibility.conditions(table, table.model),
             )
-            .order_by(*(getattr(table.model, name) for name in table.identity))
+            .order_by(*table.primary_key())
             .limit(self._setting.max_written + 1)
             .options(lazyload("*"), *map(undefer, loaded), *map(defer, exact))
             # not `of=model`: its SELECT may have outer joins to the tables of subclasses
@@ -355,7 +355,7 @@ class Writer:
             readable = (
                 select(table.model)
                 .where(*conditions, *self._call.visibility.conditions(table, table.model))
-                .order_by(*(getattr(table.model, name) for name in table.identity))
+                .order_by(*table.primary_key())
                 .limit(_MAX_NAMED)
                 .options(lazyload("*"))
             )
