@@ -26,10 +26,10 @@ True
 The kinds of key that `search_keys` returns:
 
 - `whole`: a UUID in any spelling, as above.
-- `split`: a UUID with Markdown, tags, escapes or line ends between its digits,
-  `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`, or with something else in place of its dashes.
-- `cut`: the beginning, the end or both ends of a UUID, `..c69607bb`, `a508000d-9b55[…]` or
-  `a508…2de2`, which a model completes by inventing the rest.
+- `split`: a UUID with Markdown, tags, escapes, line ends or invisible characters between its
+  digits, `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`, or with something else for a dash.
+- `cut`: the beginning, the middle, the end or both ends of a UUID, `..c69607bb`,
+  `a508000d-9b55[…]` or `a508…2de2`, which a model completes by inventing the rest.
 
 All of it takes time linear to the length of any text: no pattern here can read the same characters
 in several ways.
@@ -61,21 +61,19 @@ RefOf = Callable[[uuid.UUID], str | None]
 _DIGITS = 32  # of a UUID
 
 # `UUID('...')` and `urn:uuid:...` are spellings as a whole; braces are left in the text.
-_SPELLED = r"(?P<repr>\bUUID\(['\"])?(?:\burn:uuid:)?(?P<key>{})(?(repr)['\"]\))"
-_LOWER_HEX = "[0-9a-f]"
-_FLAGS = re.IGNORECASE | re.ASCII
+_SPELLED = r"(?P<repr>(?ai:\bUUID\(['\"]))?(?:(?ai:\burn:uuid:))?(?P<key>{})(?(repr)['\"]\))"
+_HEX = "[0-9A-Fa-f]"
 # The usual form is searched first, so that digits before or after it are not taken for its own.
 _USUAL = re.compile(
-    _SPELLED.format("-".join(f"{_LOWER_HEX}{{{digits}}}" for digits in (8, 4, 4, 4, 12))), _FLAGS
+    _SPELLED.format("-".join(f"{_HEX}{{{digits}}}" for digits in (8, 4, 4, 4, 12)))
 )
 # PostgreSQL accepts dashes after every fourth digit, `uuid.UUID` anywhere.
-_OTHER = re.compile(_SPELLED.format(f"{_LOWER_HEX}(?:-?{_LOWER_HEX}){{{_DIGITS - 1},}}"), _FLAGS)
-# Part of every match of the two. It has no optional prefix, so it is quick to rule a text out, and
-# the lookbehind ends most attempts that begin inside a run.
-_NEXT = f"-?{_LOWER_HEX}"
-_RUN = re.compile(
-    f"{_LOWER_HEX}(?:{_NEXT}){{2}}(?<!{_LOWER_HEX}{{4}})(?:{_NEXT}){{{_DIGITS - 3}}}", _FLAGS
-)
+_OTHER = re.compile(_SPELLED.format(f"{_HEX}(?:-?{_HEX}){{{_DIGITS - 1},}}"))
+# Part of every match of the two, and of a key without dashes that lost one to four digits. It has
+# no optional prefix, so it is quick to rule a text out, and the lookbehind ends most attempts that
+# begin inside a run.
+_FEWEST_DIGITS = _DIGITS - 4
+_RUN = re.compile(f"{_HEX}-?{_HEX}-?{_HEX}(?<!{_HEX}{{4}})(?:-?{_HEX}){{{_FEWEST_DIGITS - 3}}}")
 
 
 def _scan(text: str) -> Iterator[re.Match[str]]:
@@ -383,63 +381,149 @@ def _spellings_of(text: str) -> Iterator[KeySpelling]:
 # All patterns below are deterministic: repeats are possessive or have a small upper bound, so
 # no text can make them read a character more often than a fixed number of times.
 
-_HEX = "[0-9A-Fa-f]"
-# characters that Markdown, a terminal or a cautious program puts between letters
-_MARKUP = (
-    "[*_`~\\\\\u0000\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+# Characters without a form of their own: the categories Cc, without white space, Cf and Cs, and
+# what Unicode has as Default_Ignorable_Code_Point, among it variation selectors, tag characters
+# and fillers. Escape is in `_OPENING`.
+_INVISIBLE = (
+    "\x00-\x08\x0e-\x1a\x7f-\x84\x86-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890"
+    "\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# A tag, a colour of a terminal, or a character as HTML, URLs and JSON escape it. Its letters are
-# not digits of a key.
+# White space other than the space: tabs, no-break spaces and more, and the blank of Braille.
+_BLANK = "\t\x1f\xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
+_ENDING = "\n\v\f\r\x1c-\x1e\x85\u2028\u2029"  # a line
+_OPENING = "_\\\\\x1b"  # a code, or else markup
+_MARKUP = f"*`~{_INVISIBLE}{_OPENING}"  # Markdown, and what a program puts between letters
+
+# Codes: a tag, a command to a terminal, or a character as JSON, Python, HTML, URLs and others
+# escape it, once or several times. Their letters are not digits of a key.
+_BACKSLASHES = r"\\{1,8}+"
 _TAG = "<[^<>]*+>"
-_ENCODED = rf"{_TAG}|\x1b\[[0-9;]{{0,8}}+m|&[#0-9A-Za-z]{{2,8}}+;|%{_HEX}{{2}}|\\u{_HEX}{{4}}"
-_LINE_END = r"\r?\n[ \t>#|]{0,12}+"  # with the marks of a quotation, a comment or a table
-_BETWEEN = rf"(?![ ,.:;\"'0-9A-Za-z])(?:{_ENCODED}|{_LINE_END}|{_MARKUP}){{1,4}}+"
+_CODE = (
+    rf"{_TAG}"
+    rf"|(?:\x1b|{_BACKSLASHES}(?:x1[Bb]|u001[Bb]|033|e))\[[0-9;:?]{{0,20}}+[A-Za-z]"
+    rf"|(?:{_BACKSLASHES}x{_HEX}{{2}}){{1,4}}+|(?:{_BACKSLASHES}u{_HEX}{{4}}){{1,2}}+"
+    rf"|{_BACKSLASHES}(?:[nrtv]|U{_HEX}{{8}}|[Nux]\{{[^{{}}]{{1,80}}+\}})"
+    rf"|&(?:amp;){{0,3}}[#0-9A-Za-z]{{2,31}}+;|%u{_HEX}{{4}}|_x{_HEX}{{4}}_"
+)
+# One that may also be a separator and digits: `%9b55`, `\f00d`. Quoted-printable, `=0D`, has no
+# printable characters other than `=`: a number in an assignment is not one.
+_QUOTED = "=(?:0[9AD]|3D|[89A-F][0-9A-F])"
+_BYTES = rf"(?:%(?:25){{0,3}}+{_HEX}{{2}}){{1,4}}+|(?:{_QUOTED}){{1,4}}+"
+_UNCLEAR_CODE = rf"{_BYTES}|{_BACKSLASHES}(?:[abef]|[0-3][0-7]{{2}}|0)"
+
+# With the marks of a quotation, a comment or a table. `=` is quoted-printable.
+_LINE_END = rf"(?:=?(?:\r\n?+|[{_ENDING}]|(?:{_BACKSLASHES}r)?{_BACKSLASHES}n))[ \t>#|]{{0,12}}+"
+
+
+def _piece_of(code: str) -> str:
+    """Return the pattern of one piece between two digits, the most frequent ones first.
+
+    The lookahead has the first characters of all pieces, so most attempts end after one look.
+    """
+    pieces = rf"[*`~{_INVISIBLE}{_BLANK}]|{_LINE_END}|{code}|[{_OPENING}]"
+    return rf"(?=[<&%={_MARKUP}{_BLANK}{_ENDING}])(?:{pieces})"
+
+
+_BETWEEN = rf"(?:{_piece_of(f'{_CODE}|{_BYTES}')}){{1,4}}+"
 
 # The first digit of a run, if at least seven follow with at most markup between them. Decimal
-# digits with nothing but white space and tags between them are numbers in columns.
-_NUMBERS = rf"(?<=[0-9])(?:(?:\s|{_TAG})*+[0-9]){{{_DIGITS - 1}}}"
-_FIRST_DIGIT = re.compile(
-    rf"{_HEX}(?<!{_HEX}{{2}})(?=(?:{_HEX}|{_BETWEEN}{_HEX}){{7}})(?!{_NUMBERS})"
-)
+# digits with nothing but white space and codes between them are numbers in columns.
+_NUMBERS = rf"(?<=[0-9])(?:(?:(?![0-9])(?:\s|{_CODE}|{_BYTES}))*+[0-9]){{{_DIGITS - 1}}}"
+_SEVEN_MORE = rf"(?=(?:(?:{_BETWEEN})?+{_HEX}){{7}})(?!{_NUMBERS})"
+_FIRST_DIGIT = re.compile(rf"{_HEX}(?![ ,.:;\"'G-Zg-z])(?<!{_HEX}{{2}}){_SEVEN_MORE}")
 _FIRST_RUN = re.compile(f"(?P<run>{_HEX}++)")
+# One after a code that ends in a digit: `%3Da508000d`.
+_ENDING_IN_DIGIT = (
+    rf"%{_HEX}{{2}}",
+    r"=0[9AD]",
+    "=3D",
+    "=[89A-F][0-9A-F]",
+    rf"\\x{_HEX}{{2}}",
+    rf"\\u{_HEX}{{4}}",
+    rf"\\U{_HEX}{{8}}",
+    r"\\[0-3][0-7]{2}",
+    r"\\[abef0]",
+)
+_FIRST_AFTER_CODE = re.compile("|".join(f"{code}{_HEX}{_SEVEN_MORE}" for code in _ENDING_IN_DIGIT))
 # A separator and the run of digits after it. In the place of a dash anything short may be, because
-# five groups of 8, 4, 4, 4 and 12 digits are a UUID all the same. `%9b55` is read in both ways.
+# five groups of 8, 4, 4, 4 and 12 digits are a UUID all the same. Unclear codes are read in both
+# ways: as codes, then as separators and digits.
 _NEXT_RUNS = tuple(
     re.compile(
-        rf"(?:(?P<markup>{_MARKUP}{{1,4}}+)"
-        rf"|(?P<between>(?:{encoded}|{_LINE_END}|{_MARKUP}){{1,4}}+)"
-        rf"|(?:{encoded}|[\W_]){{1,16}}+)(?P<run>{_HEX}++)"
+        rf"(?:(?P<markup>(?:(?!{code})[{_MARKUP}]){{1,4}}+(?={_HEX}))"
+        rf"|(?P<between>(?:{_piece_of(code)}){{1,4}}+(?={_HEX}))"
+        rf"|(?:{code}|[\W{_MARKUP}]){{1,16}}+)(?P<run>{_HEX}++)"
     )
-    for encoded in (_ENCODED, r"(?!)")
+    for code in (f"{_CODE}|{_UNCLEAR_CODE}", _CODE)
 )
 _GROUP_ENDS = (8, 12, 16, 20, _DIGITS)
 _ROOM = [min(end for end in _GROUP_ENDS if end > digits) - digits for digits in range(_DIGITS)]
 _MOST_BREAKS = 2  # in a key without dashes: more are a list or a table of short numbers
 
-_ELLIPSIS = r"(?:\.{2,}+|[…⋯]++|-?\*{3,}+(?:-\*{3,}+)*+)"
+# An ellipsis as the codes write it, after the first character of the code.
+_ESCAPED_ELLIPSES = {
+    r"\\": r"\\{0,7}+(?:u2026|u2025|u22ef|u\{2026\}|xe2\\{1,8}+x80\\{1,8}+xa6)",
+    "&": "(?:amp;){0,3}(?:hellip|mldr|#8230|#x2026);",
+    "%": "(?:25){0,3}e2%(?:25){0,3}80%(?:25){0,3}a6|u2026",
+    "=": "e2=80=a6",
+}
+_ESCAPED = "|".join(f"{first}(?i:{rest})" for first, rest in _ESCAPED_ELLIPSES.items())
+_ELLIPSIS = rf"(?:\.{{2,}}+|[…⋯‥]++|-?\*{{3,}}+(?:-\*{{3,}}+)*+|(?:{_ESCAPED}){{1,4}}+)"
 _DOTS = rf"(?:[\[({{<]\s?{_ELLIPSIS}\s?[\])}}>]|{_ELLIPSIS})"
 _ELLIPSES = re.compile(_DOTS)
-_START = r"(?:(?<![0-9A-Za-z])|(?<=\\[nrt]))"  # not inside a word; `\n` ends a line in a repr()
+# The beginning of an ellipsis without brackets and dash. Each alternative begins with a character,
+# so the search is quick.
+_DOTS_SIGN = re.compile(rf"\.\.|…|⋯|‥|\*\*\*|{_ESCAPED}")
+_DOTS_HERE = re.compile(rf"(?s:.{{0,2}}?)(?P<dots>{_DOTS})")
+# Not inside a word. Before that a code may be, as `\n` in a `repr()`.
+_AFTER_CODE = "|".join(f"(?<={each})" for each in (r"\\[nrtv]", *_ENDING_IN_DIGIT))
+_START = rf"(?:(?<![0-9A-Za-z])|{_AFTER_CODE})"
 _GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
+_FOURS = rf"{_HEX}{{4}}(?:-?{_HEX}{{4}}){{2,6}}(?:-?{_HEX}{{0,3}})-?"  # as PostgreSQL accepts it
 # The digits before an ellipsis and after it: both, only the beginning, only the end.
-_BEGINNING = re.compile(rf"{_START}{_HEX}{{4,8}}{_GROUPS}\Z")
-_ONLY_BEGINNING = re.compile(rf"(?<!#){_START}(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}})\Z")
-_REST = rf"(?:-{_HEX}{{1,12}}){{0,4}}(?![0-9A-Za-z])(?:-(?!\*)(?={_DOTS}))?"
-_END = re.compile(rf"-?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{4,12}}{_REST}")
-_ONLY_END = re.compile(rf"-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}{_REST}")
-_LONGEST_BEGINNING = 36
-# Most of a key, without an ellipsis.
+_BEGINNING = re.compile(rf"{_START}(?:{_HEX}{{4,8}}{_GROUPS}|{_HEX}{{4,31}}-?|{_FOURS})\Z")
+_ONLY_BEGINNING = re.compile(
+    rf"(?<!#){_START}(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,31}}|{_FOURS}"
+    # cut at both ends
+    rf"|(?:{_HEX}{{5,7}}|{_HEX}{{1,4}}-{_HEX}{{4}})(?:-{_HEX}{{4}}){{1,3}}(?:-{_HEX}{{0,12}})?)\Z"
+)
+_REST = rf"(?:-{_HEX}{{1,31}}+){{0,5}}(?![0-9A-Za-z])(?:-(?!\*)(?={_DOTS}))?"
+_END = re.compile(rf"-?(?:{_HEX}{{1,31}}-)?(?:{_HEX}{{4}}-){{0,5}}{_HEX}{{4,31}}{_REST}")
+_ONLY_END = re.compile(
+    rf"-?(?:(?:{_HEX}{{1,31}}-)?(?:{_HEX}{{4}}-){{0,5}}{_HEX}{{6,31}}{_REST}"
+    rf"|{_HEX}{{1,8}}(?:-{_HEX}{{4}}){{2}}{_REST}"
+    # with another ellipsis after it
+    rf"|(?=(?:-?{_HEX}){{9}}){_HEX}{{1,8}}(?:-{_HEX}{{4}}){{0,3}}-{_HEX}{{1,12}}-?(?={_DOTS}))"
+)
+_LONGEST_BEGINNING = 40
+_DIGITS_AND_DASH = "0123456789ABCDEFabcdef-"
+# Most of a key, without an ellipsis: from its first group, up to its last one, or from the middle.
+# Three groups of four digits are a serial number or a MAC address as well, so they need the
+# version and the variant of RFC 9562 in their places.
 _MOST = re.compile(
-    rf"(?<!-){_START}{_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?(?![0-9A-Za-z-])"
-    rf"|(?<!-){_START}(?:{_HEX}{{1,7}}-)?(?:{_HEX}{{4}}-){{2,3}}{_HEX}{{12}}(?![0-9A-Za-z-])"
+    rf"(?s:.{{0,9}}?)(?P<most>(?:(?<![0-9A-Za-z-])-?|{_AFTER_CODE})"
+    rf"(?:{_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?"
+    rf"|(?:{_HEX}{{1,7}}-)?(?:{_HEX}{{4}}-){{2,3}}{_HEX}{{12}}"
+    rf"|(?:{_HEX}{{1,7}}-)?{_HEX}{{4}}-[1-8]{_HEX}{{3}}-[89ABab]{_HEX}{{3}}(?:-{_HEX}{{1,11}})?)"
+    r"-?(?![0-9A-Za-z-]))"
+)
+_MOST_SIGN = re.compile(f"-{_HEX}{{4}}(?=-)")  # behind the first group, of at most eight digits
+# All but one to four digits of a key without dashes.
+_MOST_DIGITS = re.compile(
+    rf"{_HEX}{{{_FEWEST_DIGITS}}}(?<![0-9A-Za-z-]{_HEX}{{{_FEWEST_DIGITS}}})"
+    rf"{_HEX}{{0,3}}+(?![0-9A-Za-z-])"
 )
 # Part of every key, whole, split or cut: it rules most texts out.
 _LIKELY = re.compile(
-    rf"{_HEX}(?:{_HEX}{{3}}(?:{_HEX}{{2}}|{_DOTS})|(?:{_HEX}|(?:-|{_BETWEEN}){_HEX}){{7}})"
+    rf"{_HEX}(?![ ,.:;\"'G-Zg-z])(?:{_HEX}{{5}}|{_HEX}{{3}}(?=[\[({{<.…⋯‥*\\&%=-]){_DOTS}"
+    rf"|(?:(?:-|{_BETWEEN})?+{_HEX}){{7}})"
 )
 _FEWEST = 6  # characters of the shortest match
 _NOT_DIGITS = re.compile(r"[^0-9a-f]")
-_NOT_OF_KEY = re.compile(_ENCODED)
+# What is not of a key in the two readings of a split one.
+_CODES = (re.compile(f"{_CODE}|{_UNCLEAR_CODE}"), re.compile(_CODE))
 _WORD = re.compile(r"\w")
 
 _Span = tuple[int, int]
@@ -466,7 +550,7 @@ class FoundKey:
         """The UUID; `None` if it was cut or has more digits than a UUID."""
         if self.kind == "cut":
             return None
-        readings = (_hex_digits(self.text), _NOT_DIGITS.sub("", self.text.lower()))
+        readings = (_hex_digits(self.text, codes) for codes in _CODES)
         return next((uuid.UUID(each) for each in readings if len(each) == _DIGITS), None)
 
     @property
@@ -477,15 +561,19 @@ class FoundKey:
     @property
     def masked(self) -> str:
         """The first four characters: enough to find it again, too few to use it."""
-        return f"{self.text.lstrip('.…')[:4]}…"
+        dots = _ELLIPSES.match(self.text)
+        start = 0 if dots is None else dots.end()
+        return f"{self.text[start : start + 4]}…"
 
 
 def search_keys(text: str) -> list[FoundKey]:
     """Return the whole, split and cut keys in a text, in order, in time linear to its length."""
     if len(text) < _FEWEST or _LIKELY.search(text) is None:
         return []
-    found = [FoundKey(start, end, "whole", text[start:end]) for start, end in key_spans(text)]
-    for kind, sign, spans in _SEARCHES:
+    has_run = _RUN.search(text) is not None
+    spans_of_whole = key_spans(text) if has_run else ()
+    found = [FoundKey(start, end, "whole", text[start:end]) for start, end in spans_of_whole]
+    for kind, sign, spans in _SEARCHES if has_run else _SEARCHES[:-1]:
         if sign.search(text) is None:
             continue
         found += [
@@ -536,9 +624,20 @@ def _between(found: list[FoundKey], length: int) -> Iterator[_Span]:
 
 def _split_spans(text: str, left: int, right: int) -> Iterator[_Span]:
     """Yield the start and the end of each split key in a part of a text."""
+    return _spans_from(_FIRST_DIGIT.finditer(text, left, right), text, left, right)
+
+
+def _split_spans_after_code(text: str, left: int, right: int) -> Iterator[_Span]:
+    """Yield the start and the end of each split key that follows a code's digits."""
+    return _spans_from(_FIRST_AFTER_CODE.finditer(text, left, right), text, left, right)
+
+
+def _spans_from(
+    firsts: Iterator[re.Match[str]], text: str, left: int, right: int
+) -> Iterator[_Span]:
     done = left
-    for first in _FIRST_DIGIT.finditer(text, left, right):
-        start = first.start()
+    for first in firsts:
+        start = first.end() - 1
         if start < done:
             continue
         ends = (_end_of_split(text, start, right, next_run) for next_run in _NEXT_RUNS)
@@ -573,26 +672,50 @@ def _end_of_split(text: str, start: int, right: int, next_run: re.Pattern[str]) 
 def _cut_spans(text: str, left: int, right: int) -> list[_Span]:
     """Return the start and the end of each key with an ellipsis in a part of a text."""
     spans: list[_Span] = []
-    for dots in _ELLIPSES.finditer(text, left, right):
+    for dots, dots_end in _ellipses(text, left, right):
         done = spans[-1][1] if spans else left
-        end = _END.match(text, dots.end(), right)
-        if spans and done == dots.start() and end is not None:  # `a508…9b55…2de2`
+        end = _END.match(text, dots_end, right)
+        if spans and done == dots and end is not None:  # `a508…9b55…2de2`
             spans[-1] = spans[-1][0], end.end()
             continue
-        window = max(done, dots.start() - _LONGEST_BEGINNING), dots.start()
-        beginning = _BEGINNING.search(text, *window)
+        window = text[max(done, dots - _LONGEST_BEGINNING) : dots]
+        first = dots - len(window) + len(window.rstrip(_DIGITS_AND_DASH))
+        beginning = _BEGINNING.search(text, first, dots)
         if beginning is None or end is None:
-            beginning = _ONLY_BEGINNING.search(text, *window)
-            end = None if beginning else _ONLY_END.match(text, dots.end(), right)
-        span = (beginning or dots).start(), (end or dots).end()
+            beginning = _ONLY_BEGINNING.search(text, first, dots)
+            end = None if beginning else _ONLY_END.match(text, dots_end, right)
+        span = beginning.start() if beginning else dots, end.end() if end else dots_end
         if (beginning or end) and _has_digits_and_letters(text[slice(*span)]):
             spans.append(span)
     return spans
 
 
+def _ellipses(text: str, left: int, right: int) -> Iterator[_Span]:
+    """Yield the start and the end of each ellipsis in a part of a text."""
+    done = left
+    for sign in _DOTS_SIGN.finditer(text, left, right):
+        if sign.start() >= done:
+            # a bracket and a space, or a dash, may be before it
+            match = _DOTS_HERE.match(text, max(done, sign.start() - 2), right)
+            if match is not None:
+                yield match.span("dots")
+                done = match.end()
+
+
 def _most_spans(text: str, left: int, right: int) -> Iterator[_Span]:
-    """Yield the start and the end of most of a key in a part of a text."""
-    for match in _MOST.finditer(text, left, right):
+    """Yield the start and the end of most of a key with dashes in a part of a text."""
+    done = left
+    for sign in _MOST_SIGN.finditer(text, left, right):
+        if sign.start() >= done:
+            match = _MOST.match(text, max(done, sign.start() - 9), right)
+            if match is not None and _has_digits_and_letters(match["most"]):
+                yield match.span("most")
+                done = match.end()
+
+
+def _most_digits_spans(text: str, left: int, right: int) -> Iterator[_Span]:
+    """Yield the start and the end of most of a key without dashes in a part of a text."""
+    for match in _MOST_DIGITS.finditer(text, left, right):
         if _has_digits_and_letters(match[0]):
             yield match.span()
 
@@ -603,8 +726,10 @@ _SEARCHES: tuple[
     ...,
 ] = (
     ("split", _FIRST_DIGIT, _split_spans),
-    ("cut", re.compile(r"\.\.|…|⋯|\*\*\*"), _cut_spans),
-    ("cut", re.compile(f"-{_HEX}{{4}}-"), _most_spans),
+    ("split", _FIRST_AFTER_CODE, _split_spans_after_code),
+    ("cut", _DOTS_SIGN, _cut_spans),
+    ("cut", _MOST_SIGN, _most_spans),
+    ("cut", _MOST_DIGITS, _most_digits_spans),
 )
 
 
@@ -614,8 +739,8 @@ def _has_digits_and_letters(text: str) -> bool:
     return not (digits.isdigit() or digits.isalpha())
 
 
-def _hex_digits(text: str) -> str:
-    return _NOT_DIGITS.sub("", _NOT_OF_KEY.sub("", text).lower())
+def _hex_digits(text: str, codes: re.Pattern[str] = _CODES[0]) -> str:
+    return _NOT_DIGITS.sub("", codes.sub("", text).lower())
 
 
 class _KeysByEnds:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -336,6 +338,174 @@ def test_a_key_is_found_in_every_spelling(text: str, kind: str, found: str | Non
     assert (each.key is None) == (kind == "cut")
 
 
+# One piece each, that is written between two digits.
+PIECES = {
+    "escapes": [
+        *(
+            "\\n",
+            "\\r\\n",
+            "\\t",
+            "\\v",
+            "\\f",
+            "\\b",
+            "\\a",
+            "\\\\n",
+            "\\\\\\\\n",
+            "\\x0a",
+            "\\012",
+        ),
+        *("\\u200b", "\\U0000200b", "\\u{200b}", "\\N{ZERO WIDTH SPACE}", "\\\\\\\\u200b"),
+        *("\\xe2\\x80\\x8b", "\\udb40\\udc61", "%0A", "%250A", "%E2%80%8B", "%u200B", "=E2=80=8B"),
+        *("&nbsp;", "&ZeroWidthSpace;", "&#x200B;", "&amp;nbsp;", "&amp;amp;#8203;", "_x000D_"),
+        *("\x1b[38;2;255;100;10m", "\\u001b[0m", "\\033[1m", "\\e[0m"),
+    ],
+    "line ends": [
+        *(
+            "\r",
+            "\r\n",
+            "\n\t\t",
+            "\\n    ",
+            "\\n> ",
+            "\v",
+            "\f",
+            "\x1c",
+            "\x85",
+            "\u2028",
+            "\u2029",
+        ),
+        *("=\n", "=\r\n"),
+    ],
+    "white space": ["\t", "\xa0", "\u2009", "\u202f", "\u3000", "\u2800"],
+    "invisible": [
+        *(
+            "\x00",
+            "\x7f",
+            "\u180e",
+            "\u3164",
+            "\u17b4",
+            "\ufff9",
+            "\uffa0",
+            "\U0001d173",
+            "\ud800",
+        ),
+        *("\ufe0f", "\U000e0061", "\U000e0100"),
+    ],
+    "several": ["**\\n*", "</b>\\n<b>", "\\n\\t\\t\\t", "\U000e0062" * 4, "\\f\\x0a%0A&nbsp;"],
+}
+
+
+def readable(text: str, key: str) -> bool:
+    """Return whether nine digits of a key in a row are in a text that has been searched."""
+    digits = re.sub("[^0-9a-f]", "", key.lower())
+    clean = replace_keys(text, lambda _: None).replace(HIDDEN, "~").lower()
+    left = re.sub("[^0-9a-f~]", "", clean)
+    return any(digits[start : start + 9] in left for start in range(len(digits) - 8))
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_a_key_is_found_with_a_piece_at_any_place(kind: str) -> None:
+    """In a group, before and after a dash; in capitals, in braces, in JSON, and without dashes."""
+    for piece in PIECES[kind]:
+        for key in (str(KEY), str(KEY).upper(), "f53a09d1-6910-42b3-9efc-8eee819a4049", KEY.hex):
+            for place in range(1, len(key)):
+                split = key[:place] + piece + key[place:]
+
+                assert not readable(f"{{{split}}}", key), split
+                assert not readable(json.dumps({"n": f"urn:uuid:{split}"}), key), split
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_a_split_key_is_read_without_its_pieces(kind: str) -> None:
+    """The digits of an escape are not its own, unless they look like a whole key with it."""
+    for piece in PIECES[kind]:
+        for place in range(14, 36):
+            [found] = search_keys(str(KEY)[:place] + piece + str(KEY)[place:])
+
+            assert (found.kind, found.key) == ("split", KEY)
+
+
+def test_a_key_is_found_with_any_character_that_has_no_form() -> None:
+    """Controls, formats, separators and code points that Unicode lets programs ignore."""
+    ignorable = "\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\ufff0\U000e0000\U000e0fff"
+    ignorable += "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10))))
+    ignorable += "".join(map(chr, range(0xE0100, 0xE01F0)))
+    categories = {"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"}
+    every = {
+        *ignorable,
+        *(c for c in map(chr, range(0x110000)) if unicodedata.category(c) in categories),
+    }
+
+    for each in every - {" "}:
+        for place in (3, 8, 9, 30):
+            [found] = search_keys(str(KEY)[:place] + each + str(KEY)[place:])
+            assert found.key == KEY, hex(ord(each))
+
+
+def test_four_pieces_are_in_one_place_at_most() -> None:
+    """More are text between two numbers; in place of a dash there may be 16."""
+    for piece in ("*", "\\n", "<b>", "\u200b", "\xa0"):
+        four, five = (str(KEY)[:4] + piece * count + str(KEY)[4:] for count in (4, 5))
+
+        assert [each.kind for each in search_keys(four)] == ["split"]
+        assert "split" not in [each.kind for each in search_keys(five)]
+        assert [each.key for each in search_keys(str(KEY).replace("-", piece * 16))] == [KEY]
+
+
+@pytest.mark.parametrize("code", ["%3D", "=3D", "\\f", "\\x0a", "\\u000a", "\\012", "\\U0000000a"])
+def test_a_key_is_found_after_a_code_that_ends_in_a_digit(code: str) -> None:
+    """The digits of the code are not the key's."""
+    for split in (str(KEY).replace("-", "%2D"), str(KEY).replace("9b55", "**9b55**")):
+        assert [each.key for each in search_keys(f"id{code}{split}")] == [KEY]
+
+
+def cut_keys() -> Iterator[str]:
+    """Yield keys that are cut to more than eight digits."""
+    for key in (str(KEY), KEY.hex, KEY.hex.upper()):
+        for start in range(len(key)):
+            for end in range(start + 1, len(key) + 1):
+                part = key[start:end]
+                for dots in ("…", "...", "\\u2026", "%E2%80%A6"):
+                    if len(part.replace("-", "")) > 8 and len(part) < len(key):
+                        yield f"{dots}{part}{dots}"
+                        if start == 0:
+                            yield part + dots
+                        if end == len(key):
+                            yield dots + part
+                    if start > 0 and end < len(key):
+                        yield key[:start] + dots + key[end:]
+
+
+@pytest.mark.slow
+def test_a_key_is_found_wherever_an_ellipsis_cuts_it() -> None:
+    """At either end, at both ends, or in the middle: eight digits are left, no more."""
+    for cut in cut_keys():
+        assert not readable(cut, str(KEY)), cut
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"{KEY.hex[:count]}" for count in (28, 31)),
+        *(
+            "9b55-40f0-8886",
+            "0d-9b55-40f0-8886-db",
+            "a508000d-9b55-40f0-",
+            "-40f0-8886-dbdd88bd2de2",
+        ),
+        *(
+            "a508000d-9b55-…6-dbdd88bd2de2",
+            "…0d-9b55-40f0-88",
+            "a508000d9b55\\u2026",
+            "&hellip;88bd2de2",
+        ),
+        *("a508-000d-9b55-4…", "a508000d9b5540f0-8886…", "%E2%80%A688bd2de2", "a508‥2de2"),
+    ],
+)
+def test_a_cut_key_is_found_as_a_whole(text: str) -> None:
+    """Three groups or 28 digits are enough without an ellipsis."""
+    assert [(each.kind, each.text) for each in search_keys(text)] == [("cut", text)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -349,6 +519,12 @@ def test_a_key_is_found_in_every_spelling(text: str, kind: str, found: str | Non
         "a1b2c3d4\ne5f6a7b8\nc9d0e1f2\na3b4c5d6\n",
         "f(...) 12(...)34 list[...] {...}",
         "4111 1111 1111 1111, ISBN 978-3-16-148410-0, AA:BB:CC:DD:EE:FF, face... cafe…",
+        # a MAC address, a serial number, an id of MongoDB, spans of a trace
+        "00aa-11bb-22cc 1A2B-3C4D-5E6F-7A8B 1a2b-9c4d-2e6f 507f1f77bcf86cd799439011",
+        "e3b0c44298fc1c14 9afbf4c8996fb924 a1b2-c3d4 0A1B2C3D4E5F1=11223344556677889900",
+        *(gap.join(map(str, range(10, 99))) for gap in ("\\n", "\\t", "\t", "\xa0", "&nbsp;")),
+        "10\u202f000\u202f000 200\u202f000 3\xa0500,75 12\u202f345\u202f678\u202f901\u202f234",
+        "a1b2c3d4\\ne5f6a7b8\\nc9d0e1f2\\na3b4c5d6\\n C:\\beef\\cafe\\f00d",
         "",
     ],
 )
@@ -390,7 +566,8 @@ def test_a_cut_key_that_may_be_one_of_two_is_hidden() -> None:
 
 def test_a_mask_shows_four_letters() -> None:
     """Enough to find the key again; the `repr` does not show it."""
-    assert [each.masked for each in search_keys(f"{KEY} ..c69607bb")] == ["a508…", "c696…"]
+    text = rf"{KEY} ..c69607bb \u2026c69607bb"
+    assert [each.masked for each in search_keys(text)] == ["a508…", "c696…", "c696…"]
     assert str(KEY) not in repr(search_keys(str(KEY)))
 
 
@@ -461,8 +638,9 @@ class Meter:
         return self._pattern.split(text)
 
 
-METERED = ["_FIRST_DIGIT", "_FIRST_RUN", "_ELLIPSES", "_BEGINNING", "_ONLY_BEGINNING"]
-METERED += ["_END", "_ONLY_END", "_MOST"]
+METERED = ["_FIRST_DIGIT", "_FIRST_AFTER_CODE", "_FIRST_RUN", "_DOTS_SIGN", "_DOTS_HERE"]
+METERED += ["_BEGINNING", "_ONLY_BEGINNING", "_END", "_ONLY_END"]
+METERED += ["_MOST_SIGN", "_MOST", "_MOST_DIGITS"]
 
 ODD = [
     *(
@@ -498,6 +676,32 @@ ODD = [
         "'",
         "UUID('",
     ),
+    *(
+        "\\n",
+        "\\f",
+        "\\012",
+        "\\x0a",
+        "\\\\",
+        "\\u{",
+        "\\N{",
+        "%0A",
+        "%25",
+        "=0A",
+        "=",
+        "&amp;",
+        "_x",
+    ),
+    *(
+        "\\u2026",
+        "&hellip;",
+        "%E2%80%A6",
+        "\xa0",
+        "\u2028",
+        "\U000e0061",
+        "\u3164",
+        "\ud800",
+        "a1b2-",
+    ),
 ]
 
 
@@ -525,7 +729,26 @@ def test_a_search_reads_each_character_a_bounded_number_of_times(
 
 
 @pytest.mark.parametrize(
-    "unit", ["<!>", "<b>", "a<", "a\n", "1\n", ".", "*-", "a.", "-a1a1", " \n", "<"]
+    "unit",
+    [
+        *(
+            "<!>",
+            "<b>",
+            "a<",
+            "a\n",
+            "1\n",
+            ".",
+            "*-",
+            "a.",
+            "-a1a1",
+            " \n",
+            "<",
+            "\\",
+            "a\\u{",
+            "1\\n",
+        ),
+        *("\\fa", "%25", "&amp;", "\\u2026", "a\U000e0061", "a\xa0", "a1b2-", "a1b2…"),
+    ],
 )
 def test_a_search_of_a_long_text_comes_to_its_end(unit: str) -> None:
     """One that reads a text in all possible ways would not."""
