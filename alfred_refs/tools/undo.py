@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, ForeignKey, Table, not_, select, text, tuple_
+from sqlalchemy import ForeignKey, Table, not_, select, text, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from alfred_refs import sqla
@@ -156,6 +156,8 @@ class Undo:
         self._columns: dict[Table, dict[str, str]] = {}
         self._generated: set[tuple[Table, str]] = set()
         self._conflicts: list[str] = []
+        with session.unconfined():
+            self._connection = session.connection()
 
     def run(self) -> None:
         """Undo the changes.
@@ -163,32 +165,30 @@ class Undo:
         Raises:
             ToolError: later changes would be lost, or a row cannot be restored.
         """
-        with self._session.unconfined():
-            connection = self._session.connection()
-        if connection.dialect.name != "postgresql":
+        if self._connection.dialect.name != "postgresql":
             raise SetupError("calls were to be undone on another database", "use PostgreSQL")
         with (
             sqla.unconfined_lookup(self._session),
             self._recorder.paused(),
-            sqla.portable_texts(connection),
+            sqla.portable_texts(self._connection),
         ):
-            self._check(connection)
+            self._check()
             if self._conflicts:
                 raise undo_conflict([*dict.fromkeys(self._conflicts)])
-            self._apply(connection)
+            self._apply()
 
     # Checks
 
-    def _check(self, connection: Connection) -> None:
+    def _check(self) -> None:
         """Lock the rows, and collect the conflicts with undoing their changes."""
-        usable = [row for row in self._rows if self._is_usable(connection, row)]
+        usable = [row for row in self._rows if self._is_usable(row)]
         images: dict[int, Image] = {}
         foreign: set[int] = set()
-        for batch in self._batches(connection, usable):
-            found = self._read(connection, batch, lock=True)
-            self._recorder.note(connection, batch.table, found)
+        for batch in self._batches(usable):
+            found = self._read(batch, lock=True)
+            self._recorder.note(self._connection, batch.table, found)
             images |= batch.by_row(found.values())
-            foreign |= self._foreign(connection, batch)
+            foreign |= self._foreign(batch)
         for row in usable:
             image = images.get(id(row))
             if row.after is None:
@@ -202,11 +202,11 @@ class Undo:
                 for name, value in row.after.items():
                     if name in image and image[name] != value:
                         self._conflicts.append(f"{row.name}: {name} was changed since")
-        self._check_references(connection, usable)
+        self._check_references(usable)
 
-    def _is_usable(self, connection: Connection, row: ChangedRow) -> bool:
+    def _is_usable(self, row: ChangedRow) -> bool:
         """Return whether the kept values of a row suffice to undo its change."""
-        columns = self._columns_of(connection, row.table)
+        columns = self._columns_of(row.table)
         missing = [n for n in {**(row.before or {}), **row.key} if n not in columns]
         lost = [name for name in columns if self._is_lost(row, name)]
         if not row.is_kept:
@@ -230,7 +230,7 @@ class Undo:
             is_digest and before[name] is not None
         )
 
-    def _foreign(self, connection: Connection, batch: _Batch) -> set[int]:
+    def _foreign(self, batch: _Batch) -> set[int]:
         """Return the rows of a batch that belong to other owners, by `id()` of the row."""
         owner = self._session.owner
         if owner is None:
@@ -239,14 +239,14 @@ class Undo:
         if criterion is None:
             return set()
         statement = images_of(batch.table).statement.where(text(batch.where), not_(criterion))
-        found = connection.execute(statement, batch.parameters)
+        found = self._connection.execute(statement, batch.parameters)
         return {*batch.by_row(images_of(batch.table).images(found).values())}
 
-    def _check_references(self, connection: Connection, rows: Iterable[ChangedRow]) -> None:
+    def _check_references(self, rows: Iterable[ChangedRow]) -> None:
         """Collect rows that refer to created rows, and would be deleted with them or block."""
         going = [row for row in rows if row.before is None]
         changed = {(row.table, *row.key.items()) for row in self._rows}
-        for batch in self._batches(connection, going):
+        for batch in self._batches(going):
             for table in batch.table.metadata.tables.values():
                 for constraint in table.foreign_key_constraints:
                     if constraint.referred_table is not batch.table:
@@ -257,7 +257,7 @@ class Undo:
                     referring = images.statement.where(
                         (ours[0] if len(ours) == 1 else tuple_(*ours)).in_(referred)
                     )
-                    found = images.images(connection.execute(referring, batch.parameters))
+                    found = images.images(self._connection.execute(referring, batch.parameters))
                     for image in found.values():
                         key = ((c.name, image.get(c.name)) for c in images.key)
                         if (table, *key) not in changed:
@@ -266,19 +266,19 @@ class Undo:
 
     # Writes
 
-    def _apply(self, connection: Connection) -> None:
+    def _apply(self) -> None:
         """Write the rows: restored rows first, or deletions first if they collide."""
-        connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
+        self._connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
         steps = (
             (self._insert, self._update, self._delete),
             (self._delete, self._insert, self._update),
         )
         for first, *rest in steps:
-            savepoint = connection.begin_nested()
+            savepoint = self._connection.begin_nested()
             try:
                 for step in (first, *rest):
-                    step(connection)
-                connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+                    step()
+                self._connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
             except IntegrityError as error:
                 savepoint.rollback()
                 failure = error
@@ -287,13 +287,13 @@ class Undo:
                 break
         else:
             raise _refused(failure) from None
-        self._check_done(connection)
+        self._check_done()
 
-    def _check_done(self, connection: Connection) -> None:
+    def _check_done(self) -> None:
         """Check that triggers have not prevented writes, and that the owner owns restored rows."""
-        for batch in self._batches(connection, self._rows):
-            found = self._read(connection, batch)
-            images, foreign = batch.by_row(found.values()), self._foreign(connection, batch)
+        for batch in self._batches(self._rows):
+            found = self._read(batch)
+            images, foreign = batch.by_row(found.values()), self._foreign(batch)
             for row in batch.rows:
                 if row.before is None and id(row) in images:
                     raise undo_conflict([f"{row.name} does not go away"])
@@ -302,15 +302,15 @@ class Undo:
                 if row.after is None and id(row) not in images:
                     raise undo_conflict([f"{row.name} does not come back"])
             if batch.rows[0].after is None:
-                self._recorder.note(connection, batch.table, found, new=True)
+                self._recorder.note(self._connection, batch.table, found, new=True)
 
-    def _insert(self, connection: Connection) -> None:
+    def _insert(self) -> None:
         """Insert the deleted rows; references to rows that follow are set later."""
         order = ordered({row.table for row in self._rows})
         rows = [row for row in self._rows if row.after is None and row.before is not None]
         rows.sort(key=lambda row: order.index(row.table))
         later: list[tuple[_Batch, set[str]]] = []
-        for batch in self._batches(connection, rows):
+        for batch in self._batches(rows):
             early = {
                 element.parent.name
                 for constraint in batch.table.foreign_key_constraints
@@ -320,57 +320,53 @@ class Undo:
                 if element.parent.nullable
             }
             early &= {*(batch.rows[0].before or ())}
-            self._write_new(connection, batch, early)
+            self._write_new(batch, early)
             postponed = [row for row in batch.rows if _has_value(row, early)]
-            later += [(each, early) for each in self._batches(connection, postponed)]
+            later += [(each, early) for each in self._batches(postponed)]
         for batch, early in later:
-            self._write(connection, batch, early)
+            self._write(batch, early)
 
-    def _update(self, connection: Connection) -> None:
+    def _update(self) -> None:
         rows = [row for row in self._rows if row.before is not None and row.after is not None]
-        for batch in self._batches(connection, rows):
-            self._write(connection, batch, batch.rows[0].before or {})
+        for batch in self._batches(rows):
+            self._write(batch, batch.rows[0].before or {})
 
-    def _delete(self, connection: Connection) -> None:
+    def _delete(self) -> None:
         order = ordered({row.table for row in self._rows})
         rows = [row for row in self._rows if row.before is None and row.after is not None]
         rows.sort(key=lambda row: -order.index(row.table))
-        for batch in self._batches(connection, rows):
-            statement = f"DELETE FROM {self._name(connection, batch.table)} WHERE {batch.where}"
-            connection.execute(text(statement), batch.parameters)  # may be deleted already
+        for batch in self._batches(rows):
+            statement = f"DELETE FROM {self._name(batch.table)} WHERE {batch.where}"
+            self._connection.execute(text(statement), batch.parameters)  # may be deleted already
 
-    def _write_new(self, connection: Connection, batch: _Batch, early: Collection[str]) -> None:
-        given = self._given(connection, batch, batch.rows[0].before or {}, without=early)
+    def _write_new(self, batch: _Batch, early: Collection[str]) -> None:
+        given = self._given(batch, batch.rows[0].before or {}, without=early)
         self._send(
-            connection,
             batch,
-            f"INSERT INTO {self._name(connection, batch.table)} "
+            f"INSERT INTO {self._name(batch.table)} "
             f"({', '.join(given.names)}) OVERRIDING SYSTEM VALUE "
             f"SELECT {', '.join(given.values)} FROM {given.rows}",
             given.parameters,
         )
 
-    def _write(self, connection: Connection, batch: _Batch, names: Iterable[str]) -> None:
-        given = self._given(connection, batch, names)
+    def _write(self, batch: _Batch, names: Iterable[str]) -> None:
+        given = self._given(batch, names)
         if not given.names:
             return
         pairs = zip(given.names, given.values, strict=True)
         self._send(
-            connection,
             batch,
-            f"UPDATE {self._name(connection, batch.table)} "
+            f"UPDATE {self._name(batch.table)} "
             f"SET {', '.join(f'{name} = {value}' for name, value in pairs)} "
             f"FROM {given.rows} WHERE {given.where}",
             given.parameters,
         )
 
-    def _send(
-        self, connection: Connection, batch: _Batch, statement: str, parameters: Mapping[str, Any]
-    ) -> None:
+    def _send(self, batch: _Batch, statement: str, parameters: Mapping[str, Any]) -> None:
         """Execute a statement that writes each row of a batch once."""
-        name = self._name(connection, batch.table)
-        keys = ", ".join(f"CAST({name}.{_quoted(key)} AS TEXT)" for key in batch.key)
-        done = connection.execute(text(f"{statement} RETURNING {keys}"), parameters)
+        name = self._name(batch.table)
+        keys = ", ".join(f"CAST({name}.{_identifier(key)} AS TEXT)" for key in batch.key)
+        done = self._connection.execute(text(f"{statement} RETURNING {keys}"), parameters)
         written = Counter(tuple(row) for row in done)
         missing = [row for row in batch.rows if written[tuple(row.key.values())] != 1]
         if missing:
@@ -378,16 +374,16 @@ class Undo:
 
     # SQL
 
-    def _columns_of(self, connection: Connection, table: Table) -> dict[str, str]:
+    def _columns_of(self, table: Table) -> dict[str, str]:
         """Return the database types of a table's columns."""
         if table not in self._columns:
-            name = self._name(connection, table).replace("\\:", ":")
-            found = connection.execute(_COLUMNS, {"name": name}).all()
+            name = self._name(table).replace("\\:", ":")
+            found = self._connection.execute(_COLUMNS, {"name": name}).all()
             self._columns[table] = {name: type_.replace(":", "\\:") for name, type_, _ in found}
             self._generated |= {(table, name) for name, _, is_generated in found if is_generated}
         return self._columns[table]
 
-    def _batches(self, connection: Connection, rows: Iterable[ChangedRow]) -> Iterator[_Batch]:
+    def _batches(self, rows: Iterable[ChangedRow]) -> Iterator[_Batch]:
         """Yield batches of rows for one statement each: same table, action and changed columns."""
         groups: dict[Any, list[ChangedRow]] = {}
         for row in rows:
@@ -398,28 +394,27 @@ class Undo:
             values = {f"key_{n}": [row.key[k] for row in changed] for n, k in enumerate(key)}
             arrays = ", ".join(f"CAST(:{name} AS TEXT[])" for name in values)
             given = f"unnest({arrays}) AS given ({', '.join(values)})"
-            same = self._is_given(connection, table, key)
+            same = self._is_given(table, key)
             where = f"EXISTS (SELECT 1 FROM {given} WHERE {same})"
             if table.primary_key:  # this form can use an index
-                name, types = self._name(connection, table), self._columns_of(connection, table)
-                own = ", ".join(f"{name}.{_quoted(k)}" for k in key)
+                name, types = self._name(table), self._columns_of(table)
+                own = ", ".join(f"{name}.{_identifier(k)}" for k in key)
                 typed = ", ".join(f"CAST(key_{n} AS {types[k]})" for n, k in enumerate(key))
                 where = f"({own}) IN (SELECT {typed} FROM {given})"
             yield _Batch(table, changed, key, where, values)
 
-    def _is_given(self, connection: Connection, table: Table, key: Sequence[str]) -> str:
+    def _is_given(self, table: Table, key: Sequence[str]) -> str:
         """Return the SQL condition that joins the rows of a table to their keys."""
-        name, types = self._name(connection, table), self._columns_of(connection, table)
+        name, types = self._name(table), self._columns_of(table)
         return " AND ".join(
-            f"{name}.{_quoted(k)} = CAST(given.key_{n} AS {types[k]})"
+            f"{name}.{_identifier(k)} = CAST(given.key_{n} AS {types[k]})"
             if table.primary_key  # not all types have an `=` operator
-            else f"CAST({name}.{_quoted(k)} AS TEXT) IS NOT DISTINCT FROM given.key_{n}"
+            else f"CAST({name}.{_identifier(k)} AS TEXT) IS NOT DISTINCT FROM given.key_{n}"
             for n, k in enumerate(key)
         )
 
     def _given(
         self,
-        connection: Connection,
         batch: _Batch,
         names: Iterable[str],
         *,
@@ -428,12 +423,11 @@ class Undo:
         """Return SQL for the values of a batch before the changes, without generated columns.
 
         Args:
-            connection: the connection of the transaction.
             batch: the rows.
             names: the names of the columns.
             without: the columns to set to null.
         """
-        types = self._columns_of(connection, batch.table)
+        types = self._columns_of(batch.table)
         names = [name for name in names if (batch.table, name) not in self._generated]
         parameters: dict[str, Any] = dict(batch.parameters)
         for n, name in enumerate(names):
@@ -441,27 +435,25 @@ class Undo:
             parameters[f"value_{n}"] = [None] * len(values) if name in without else values
         arrays = ", ".join(f"CAST(:{name} AS TEXT[])" for name in parameters)
         return _Given(
-            [_quoted(name) for name in names],
+            [_identifier(name) for name in names],
             [f"CAST(given.value_{n} AS {types[name]})" for n, name in enumerate(names)],
             f"unnest({arrays}) AS given({', '.join(parameters)})",
-            self._is_given(connection, batch.table, batch.key),
+            self._is_given(batch.table, batch.key),
             parameters,
         )
 
-    def _read(
-        self, connection: Connection, batch: _Batch, *, lock: bool = False
-    ) -> dict[tuple[Any, ...], Image]:
+    def _read(self, batch: _Batch, *, lock: bool = False) -> dict[tuple[Any, ...], Image]:
         images = images_of(batch.table)
         statement = images.statement.where(text(batch.where))
         if lock:
             statement = statement.with_for_update(of=batch.table)
-        return images.images(connection.execute(statement, batch.parameters))
+        return images.images(self._connection.execute(statement, batch.parameters))
 
-    def _name(self, connection: Connection, table: Table) -> str:
+    def _name(self, table: Table) -> str:
         """Return the quoted name of a table, with the connection's `schema_translate_map`."""
-        schemas = connection.get_execution_options().get("schema_translate_map") or {}
+        schemas = self._connection.get_execution_options().get("schema_translate_map") or {}
         schema = schemas.get(table.schema, table.schema)
-        return ".".join(_quoted(each) for each in (schema, table.name) if each is not None)
+        return ".".join(_identifier(each) for each in (schema, table.name) if each is not None)
 
 
 def _has_value(row: ChangedRow, names: Iterable[str]) -> bool:
@@ -469,7 +461,7 @@ def _has_value(row: ChangedRow, names: Iterable[str]) -> bool:
     return any((row.before or {})[name] is not None for name in names)
 
 
-def _quoted(name: str) -> str:
+def _identifier(name: str) -> str:
     """Return a quoted name for `text()`, which doubles percent signs if the driver requires it."""
     return '"' + name.replace('"', '""').replace(":", "\\:") + '"'
 
