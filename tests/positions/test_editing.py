@@ -89,7 +89,7 @@ def test_nothing_is_edited_inside_of_what_is_replaced(
     session: RefSession, week: uuid.UUID
 ) -> None:
     """It would be lost."""
-    with pytest.raises(PositionError, match="is inside of position 1, which is replaced"):
+    with pytest.raises(PositionError, match="is inside position 1, which is replaced"):
         MEALS.apply(session, week, [Modify([1], "closed"), Remove([1, 2])])
 
 
