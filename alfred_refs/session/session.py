@@ -67,6 +67,7 @@ from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import OwnershipError, SetupError, UnconfinedError
+from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.owners import (
     Confinement,
     Owner,
@@ -414,6 +415,12 @@ class RefSession(sqla.HookedSession):
 
 
 # Statements
+
+
+def note_deleted(session: RefSession, pairs: Iterable[EntityKey]) -> None:
+    """Note rows that the transaction deletes without a statement of its own, such as a cascade."""
+    if session._translation is not None:
+        session._translation.transactions.note_deleted_pairs(pairs)
 
 
 def with_keys(session: RefSession, statement: _E) -> _E:

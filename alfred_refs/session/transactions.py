@@ -202,6 +202,12 @@ class Transactions:
             for value in values:
                 self._records[-1].note((column.space, column.to_key(value)), exists=False)
 
+    def note_deleted_pairs(self, pairs: Iterable[EntityKey]) -> None:
+        """Note that the database deletes rows, by their keys."""
+        if self._records:
+            for pair in pairs:
+                self._records[-1].note(pair, exists=False)
+
     def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
         """Note labels that a flush has changed."""
         if self._records:

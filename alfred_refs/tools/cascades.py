@@ -47,7 +47,9 @@ from sqlalchemy.orm import (
 
 from alfred_refs import sqla
 from alfred_refs.errors import UnconfinedError
+from alfred_refs.mapping import EntityKey
 from alfred_refs.positions.editing import set_values
+from alfred_refs.session import note_deleted
 from alfred_refs.tools.answers import shape_of
 from alfred_refs.tools.arguments import DbCreate, DbDelete, DbEditList, DbUpdate
 from alfred_refs.tools.call import Call
@@ -644,6 +646,8 @@ class CascadeReport:
         for (table, *names), same in groups.items():
             if table is not None and self._call.setting.hooks_of(table):
                 self._call_hooks(table, names, same)
+        # the session does not see what the database deletes
+        note_deleted(self._call.session, self._pairs(also_deleted))
         report = {
             "deleted_with": self.refs(also_deleted),
             "updated_with": self.refs(followed),
@@ -653,12 +657,15 @@ class CascadeReport:
 
     def refs(self, rows: Iterable[AffectedRow]) -> list[str]:
         """Return the refs of the rows in tables that the model may use: at most one round trip."""
-        pairs = [
+        pairs = self._pairs(rows)
+        return [*dict.fromkeys(self._call.conversation.refer_pairs(pairs))] if pairs else []
+
+    def _pairs(self, rows: Iterable[AffectedRow]) -> list[EntityKey]:
+        return [
             (each.tool_table.entity, each.tool_table.keys.key_of(each.key))
             for each in rows
             if each.tool_table is not None
         ]
-        return [*dict.fromkeys(self._call.conversation.refer_pairs(pairs))] if pairs else []
 
     def refuse(self, rows: Sequence[AffectedRow], table: ToolTable, change: str) -> None:
         """Raise an error if rows prevent a change; the error names the rows of one class.

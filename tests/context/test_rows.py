@@ -37,6 +37,7 @@ from tests.fix_owned import World
 from tests.models import Cook, Person
 from tests.owned import Recipe
 from tests.tools.conftest import MODELS
+from tests.tools.families import FAMILIES, made
 from tests.tools.models import Cuisine, Dish, Part
 
 Sessions = sessionmaker[RefSession]
@@ -714,3 +715,24 @@ def test_a_row_that_cannot_be_read_has_its_name_if_it_was_shown(
         toolset = Toolset(MODELS, hooks=hooks)
         shown = lines(Context(conversation, toolset=toolset, sessions=own))
         assert shown == [f"- dish_1{expected} (not visible)"]
+
+
+@pytest.mark.parametrize("name", ["cascade", "passive", "both", "gone"])
+def test_the_undo_of_a_deletion_restores_rows_that_the_database_deleted_too(
+    tables: Engine, registry: RefRegistry, sessions: Sessions, name: str
+) -> None:
+    """By whichever cascade they went, the user has created none of them."""
+    family = FAMILIES[name]
+    made(tables, family)
+    desk = Toolset([family.top, family.part], expect="optional").bind(
+        sessions, registry=registry, journal=True
+    )
+    chat = desk.conversation("chat-7", None)
+    top, part = f"{name}_tops", f"{name}_parts"
+    desk.call(chat.id, None, "db_read", {"table": part})
+    first = [{"field": "note", "op": "=", "value": "a"}]
+    answer = desk.call(chat.id, None, "db_delete", {"table": top, "filters": first}).value
+    assert answer["deleted_with"]
+    assert desk.undo(chat.id, call=1, by="ann").refusal is None
+    status = {row.ref: row.status for row in desk.context(chat.id).view().active}
+    assert {status[ref] for ref in [*answer["deleted"], *answer["deleted_with"]]} == {"restored"}
