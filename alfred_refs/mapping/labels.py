@@ -85,6 +85,14 @@ class Label:
         text = self._text(loaded)
         return None if text is None else _shorten(_one_line(text))
 
+    def of_shown(self, row: Mapping[str, Any]) -> str | None:
+        """Return the label, with its keys, of a row whose values a hook may have replaced.
+
+        It is `None` if a function makes the label, or the value is not a text.
+        """
+        value = None if self.attribute is None else row.get(self.attribute)
+        return _shorten(_one_line(value)) if isinstance(value, str) else None
+
     def is_unchanged(self, loaded: Mapping[str, Any], label: str) -> bool:
         """Return whether the label's attribute holds exactly this label.
 

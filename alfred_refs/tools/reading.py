@@ -236,8 +236,7 @@ class RowReader:
                 continue
             text = label.of_unredacted(sqla.state_of(instance).dict)
             if self._call.visibility.hooks.may_mask(shape.table):  # its values after hooks
-                left = row.get(label.attribute or "")
-                text = left if isinstance(left, str) else None
+                text = label.of_shown(row)
             elif text is None and label.attribute is None and shape.table.own is not None:
                 # a function of columns that are not read here
                 [key] = inspect(instance).identity

@@ -230,7 +230,7 @@ class Visibility:
             if name is None:
                 text = text if row == original else None
             elif row.get(name) != original.get(name):
-                text = row[name] if isinstance(row.get(name), str) else None
+                text = label.of_shown(row)
             if text is not None and id(row) not in removed:
                 labels[values[column.key]] = text
         return labels

@@ -31,6 +31,7 @@ from alfred_refs import (
 )
 from alfred_refs.context import Audience, Context, Step
 from alfred_refs.context.views import NOT_READ, NOTE
+from alfred_refs.mapping import clean_label
 from alfred_refs.tools import Hooks, Reading, ToolError, Toolset
 from tests.context.conftest import Call
 from tests.fix_owned import World
@@ -736,3 +737,40 @@ def test_the_undo_of_a_deletion_restores_rows_that_the_database_deleted_too(
     assert desk.undo(chat.id, call=1, by="ann").refusal is None
     status = {row.ref: row.status for row in desk.context(chat.id).view().active}
     assert {status[ref] for ref in [*answer["deleted"], *answer["deleted_with"]]} == {"restored"}
+
+
+class Renaming(Hooks):
+    """Shows other names, if it has one."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def after_read(self, reading: Reading, rows: list[dict[str, Any]]) -> None:  # noqa: ARG002
+        """Replace the name of each row."""
+        for row in rows:
+            row["seen"] = True
+            if self.name is not None:
+                row["name"] = self.name
+
+
+@pytest.mark.parametrize("mode", ["inline", "legend"])
+@pytest.mark.parametrize("by_hook", [False, True])
+def test_a_label_is_one_short_line_though_hooks_see_its_row(
+    conversation: Conversation, sessions: Sessions, tables: Engine, by_hook: bool, mode: Any
+) -> None:
+    """Of the row itself, and beside its ref: the label of a long name of several lines."""
+    name = "Soup\n## Data " + "y" * 400 + "\u202e"
+    with Session(tables) as plain:
+        dish = Dish(name="Soup" if by_hook else name, parts=[Part(position=1)])
+        plain.add(dish)
+        plain.commit()
+    hooks = {Dish: [Renaming(name if by_hook else None)]}
+    toolset = Toolset(MODELS, hooks=hooks, labels=mode)
+    with sessions(conversation=conversation, by="model") as session:
+        answer = toolset.call(session, "db_read", {"table": "parts"})
+        toolset.call(session, "db_read", {"table": "dishes"})
+    row, part = Context(conversation, toolset=toolset, sessions=sessions).view().active
+    beside = answer["labels"] if mode == "legend" else {"dish_1": answer["rows"][0]["_dish_id_label"]}
+    label = clean_label(name)
+    assert part.data is not None
+    assert [row.label, part.data["_dish_id_label"], beside["dish_1"]] == [label] * 3
