@@ -48,7 +48,7 @@ from pydantic import BaseModel, ConfigDict
 
 from alfred_refs.conversation import Draft
 from alfred_refs.errors import ContextError
-from alfred_refs.mapping import parse_ref
+from alfred_refs.mapping import KEY, parse_ref
 from alfred_refs.store import KEPT_TURNS, ActivityEntry, ActivityRecord, CallEntry, CallState
 from alfred_refs.tools import CurrentRow, CurrentRows, Plan
 
@@ -145,7 +145,8 @@ def select_entries(record: ActivityRecord, window: Window) -> Selection:
         elif entry.reason is not None and not is_gone(entry):
             retained.append(entry)
     shown = {entry.ref for entry in (*active, *retained)}
-    others = Counter(dict(sorted(record.refs.items())))
+    # keys without a row have marks such as `<key_1>`, which the registry counts too
+    others = Counter({each: n for each, n in sorted(record.refs.items()) if each != KEY})
     others.subtract(
         entry.ref.entity for entry in record.entries if entry.ref in shown or is_gone(entry)
     )

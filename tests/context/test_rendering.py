@@ -18,6 +18,7 @@ from alfred_refs.context.views import (
     Selection,
     Window,
     calls_of,
+    inert,
     quote_json,
     render_view,
     select_entries,
@@ -201,6 +202,12 @@ def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason:
     assert len("\n".join(told).splitlines()) == len(plain)
     assert "</" not in "\n".join(told)
     assert json.loads(quote_json(label)) == label
+
+
+def test_marks_of_keys_are_not_counted() -> None:
+    """They are the marks of keys without a row."""
+    record = ActivityRecord(4, [], {"key": 2, "recipe": 1})
+    assert select_entries(record, Window()).others == {"recipe": 1}
 
 
 def test_a_mark_for_a_key_in_a_text_stays_as_the_model_must_write_it() -> None:
