@@ -221,7 +221,7 @@ class EntityView(RowView):
 
     @property
     def name(self) -> str:
-        """The label, or else the entity and the number."""
+        """The label, or else the entity and the number; `draft recipe 1` for a draft."""
         return name_of(self.ref, self.label)
 
 
@@ -388,8 +388,9 @@ def view_of(
 
 
 def name_of(ref: str, label: str | None) -> str:
-    """Return the label of a row, or else its entity and number."""
-    return label or ref.removeprefix("gen_").replace("_", " ")
+    """Return the label of a row, or else its entity and number; of a draft, with that word."""
+    name = ref.removeprefix("gen_").replace("_", " ")
+    return label or (f"draft {name}" if ref.startswith("gen_") else name)
 
 
 def _entity_view(

@@ -367,8 +367,10 @@ def test_a_reply_has_names(
     """Of drafts and of deleted rows too; what has no label is called by what it is."""
     conversation.draft(Dish, {"name": "Stew"}, label="Stew")
     call("db_delete", table="dishes", filters=is_(korma))
-    said = [f"{korma[:2]}", f"{korma[2:]} and gen_di", "sh_1, part_1; dish_99"]
-    assert "".join(context.with_names(said)) == "Korma and Stew, part 1; dish_99"
+    conversation.draft(Part, {"note": "rice"})
+    said = [f"{korma[:2]}", f"{korma[2:]} and gen_di", "sh_1, part_1, gen_part_1; dish_99"]
+    told = "".join(context.with_names(said))
+    assert told == "Korma and Stew, part 1, draft part 1; dish_99"
 
 
 def test_drafts_of_what_has_no_rows_yet_have_names_in_a_reply(

@@ -204,6 +204,12 @@ def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason:
     assert json.loads(quote_json(label)) == label
 
 
+def test_a_draft_without_a_label_is_called_a_draft() -> None:
+    """A row with the same number may be there too."""
+    assert [row("recipe_1").name, row("gen_recipe_1").name] == ["recipe 1", "draft recipe 1"]
+    assert row("gen_recipe_1", "Stew").name == "Stew"
+
+
 def test_marks_of_keys_are_not_counted() -> None:
     """They are the marks of keys without a row."""
     record = ActivityRecord(4, [], {"key": 2, "recipe": 1})
