@@ -487,12 +487,18 @@ def _quote_block(text: str) -> str:
 
 
 # the beginning of a Markdown heading or fence, or of a line that makes the line above a heading
-_STRUCTURE = re.compile(r"^[ \t]*+(?=#{1,6}(?:\s|$)|```|~~~|(?:=+|-+)[ \t]*$)", re.MULTILINE)
+_STRUCTURE = re.compile(
+    r"^[^\S\n]*+(?=#{1,6}(?:\s|$)|```|~~~|(?:=+|-+)[^\S\n]*$)", re.MULTILINE
+)
 
 
 def plain_lines(text: str) -> str:
-    """Escape headings, fences and heading underlines in a Markdown text."""
-    return _STRUCTURE.sub(r"\g<0>\\", "\n".join(map(inert, text.splitlines())))
+    """Strip a Markdown text, and escape headings, fences and heading underlines in it.
+
+    All whitespace of Unicode is treated alike, though Markdown has headings and fences only after
+    spaces: a model may take others for spaces.
+    """
+    return _STRUCTURE.sub(r"\g<0>\\", "\n".join(map(inert, text.strip().splitlines())))
 
 
 def _decision(material: Material) -> str:

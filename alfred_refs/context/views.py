@@ -520,6 +520,13 @@ _STATES: Mapping[CallState, str] = {
 _TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+(?::(?:hex|HEX|upper))?)>)")
 _RARE = re.compile(r"[^ -_a-~]")  # non-ASCII, control characters, and the backtick
 _JOINERS = "\u200c\u200d"  # used by emoji and some scripts
+_EMOJI_STYLE = "\ufe0f"
+# The signs of Unicode's Default_Ignorable_Code_Point that no category below has: fillers, and
+# selectors of variants, in which any text can be hidden.
+_IGNORED = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
 
 
 def tokens(text: str) -> int:
@@ -530,20 +537,34 @@ def tokens(text: str) -> int:
 def quote_json(value: Any) -> str:
     """Return a value as JSON in one line, escaped so that it cannot end a fence or tag."""
     text = _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))
-    return _RARE.sub(lambda sign: _escape_sign(sign[0]), text)
+    return _RARE.sub(_escape_sign, text)
 
 
 def inert(text: str) -> str:
     """Escape invisible characters in a line, which could change the display."""
-    return "".join(sign if sign in "`\t" else _escape_sign(sign) for sign in text)
+    return _RARE.sub(lambda found: found[0] if found[0] in "`\t" else _escape_sign(found), text)
 
 
-def _escape_sign(sign: str) -> str:
-    if sign == "`" or (
-        sign not in _JOINERS and unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-    ):
-        return "".join(f"\\u{unit:04x}" for unit in _units(sign))
-    return sign
+def _escape_sign(found: re.Match[str]) -> str:
+    """Return a character, or its escape if it is a backtick or invisible.
+
+    An emoji may have a selector of its style, and one joiner may follow a letter or an emoji: a
+    row of joiners could spell a hidden text.
+    """
+    sign, before = found[0], found.string[max(found.start() - 1, 0) : found.start()] or " "
+    category = unicodedata.category(before)
+    if sign in _JOINERS:
+        is_shown = before == _EMOJI_STYLE or (category[0] in "LMNS" and not _is_invisible(before))
+    elif sign == _EMOJI_STYLE:
+        is_shown = category in ("So", "Sm")
+    else:
+        is_shown = sign != "`" and not _is_invisible(sign)
+    return sign if is_shown else "".join(f"\\u{unit:04x}" for unit in _units(sign))
+
+
+def _is_invisible(sign: str) -> bool:
+    in_category = unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return in_category or _IGNORED.match(sign) is not None
 
 
 def _units(sign: str) -> Iterable[int]:
@@ -735,7 +756,7 @@ def _data(view: EntityView, entries: Mapping[str, EntityView]) -> Iterator[str]:
         yield f"  {quote_json(own)}"
     nulls = [name for name, value in _own(view).items() if value is None]
     if nulls:
-        yield f"  null: {', '.join(nulls)}"
+        yield f"  null: {', '.join(map(inert, nulls))}"
     for name, rows in lists.items():
         yield f"  {name}:"
         yield from (f"  - {_inside(row, view.ref, entries)}" for row in rows)

@@ -204,6 +204,30 @@ def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason:
     assert json.loads(quote_json(label)) == label
 
 
+def test_no_invisible_sign_is_shown_as_it_is() -> None:
+    """No format character, filler or selector of a variant: a text could be hidden in them."""
+    invisible = [
+        *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810)),
+        *(*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164),
+        *(*range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0, *range(0xFFF0, 0xFFF9), 0x1BCA0, 0x1D173),
+        *range(0xE0000, 0xE1000),
+    ]
+    for sign in map(chr, invisible):
+        for text in (f"a{sign}{sign}b", f"{sign}b", f"a {sign}"):
+            shown = [json.loads(f'"{inert(text)}"'), json.loads(quote_json(text))]
+            assert shown == [text, text]
+            # one joiner is shown after a letter
+            left = text.count("a" + sign) if sign in "\u200c\u200d" else 0
+            assert [inert(text).count(sign), quote_json(text).count(sign)] == [left, left]
+
+
+@pytest.mark.parametrize("text", ["❤️", "☀️ and ❤️‍🔥", "👩‍🍳", "می‌خواهم", "क्‍ष", "é 日本"])
+def test_emoji_and_scripts_that_need_joiners_stay(text: str) -> None:
+    """What people write is shown as they wrote it."""
+    assert inert(text) == text
+    assert quote_json(text) == f'"{text}"'
+
+
 def test_a_draft_without_a_label_is_called_a_draft() -> None:
     """A row with the same number may be there too."""
     assert [row("recipe_1").name, row("gen_recipe_1").name] == ["recipe 1", "draft recipe 1"]
