@@ -426,6 +426,7 @@ class Context:
             ContextError: as for `render`.
             TemplateError: a template of the application is invalid.
         """
+        has_conversation = bool(exchanges)
         step, exchanges, calls = self._without_keys(step, exchanges, calls)
         view = self.view("act")
         note, results = self._results(view.turn)
@@ -445,6 +446,7 @@ class Context:
             entities=render_view(rows, "act"),
             drafts=render_view(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
             exchanges=exchanges,
+            has_conversation=has_conversation,
             forms=forms_of(decision),
             instructions=instructions_for(self._toolset, tuple(tool_names(decision))),
             templates=self._templates,
@@ -519,7 +521,8 @@ class Context:
         decision: type[Decision],
         budget: int | None,
     ) -> Prompt[Decision]:
-        step, exchanges, _ = self._without_keys(step, exchanges, ())
+        # the last exchange has the message that the prompt is about
+        step, exchanges, _ = self._without_keys(step, exchanges, (), least=1)
         view = self.view(node)
         _, results = self._results(view.turn)
         material = Material(
@@ -622,13 +625,19 @@ class Context:
         return self._toolset.describe(named or drafted, drafts=True)
 
     def _without_keys(
-        self, step: Step, exchanges: Sequence[Exchange], calls: Sequence[Called]
+        self,
+        step: Step,
+        exchanges: Sequence[Exchange],
+        calls: Sequence[Called],
+        *,
+        least: int = 0,
     ) -> tuple[Step, list[Exchange], list[Called]]:
         """Remove keys from a step, the last exchanges and the calls: at most one round trip.
 
         Calls are included, because a call may have been refused for a key in its arguments.
         """
-        last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
+        most = max(self.window.exchanges, least)
+        last = exchanges[len(exchanges) - min(len(exchanges), most) :]
         texts, constraints, items, said, called = self._scrub(
             [
                 [step.goal, step.guidance, step.step_guidance, step.profile],

@@ -379,6 +379,7 @@ class Material:
         entities: the rows of the conversation.
         drafts: the pending drafts.
         exchanges: the last exchanges.
+        has_conversation: whether there are exchanges, even if none is repeated.
         forms: the JSON forms of valid decisions.
         instructions: the variables for the toolset.
         templates: the fixed texts.
@@ -393,6 +394,7 @@ class Material:
     entities: str = ""
     drafts: str = ""
     exchanges: Sequence[Exchange] = ()
+    has_conversation: bool = False
     forms: Sequence[str] = ()
     instructions: Instructions = field(default_factory=Instructions)
     templates: Templates = field(default_factory=Templates)
@@ -478,7 +480,8 @@ def _conversation(material: Material) -> str:
         for who, text in (("User", exchange.user), ("You", exchange.assistant))
         if text
     ]
-    return "\n".join(said) or "Nothing was said yet."
+    nothing = "Not repeated here." if material.has_conversation else "Nothing was said yet."
+    return "\n".join(said) or nothing
 
 
 def _quote_block(text: str) -> str:

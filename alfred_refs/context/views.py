@@ -59,7 +59,8 @@ class Window:
 
     Attributes:
         active: the number of turns, including the current one, whose rows are shown with values.
-        exchanges: the number of last exchanges that are repeated.
+        exchanges: the number of last exchanges that are repeated; prompts about the user's message
+            repeat at least the last one, which contains it.
         steps: the number of last steps of the previous turn that are shown.
 
     Raises:

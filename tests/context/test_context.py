@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import json
 import re
 import uuid
@@ -559,7 +561,15 @@ def test_of_the_conversation_the_last_exchanges_are_told(conversation: Conversat
     told = context.prompt(Step("read", "x"), exchanges=said).parts["conversation"]
     assert re.findall(r"question (\d)", told) == ["2", "3"]
     none = Context(conversation, Window(exchanges=0)).prompt(Step("read", "x"), exchanges=said)
-    assert none.parts["conversation"].endswith("Nothing was said yet.")
+    assert none.parts["conversation"].endswith("Not repeated here.")
+
+
+def test_a_prompt_about_a_message_has_the_message(conversation: Conversation) -> None:
+    """Whatever the window is."""
+    context = Context(conversation, Window(exchanges=0))
+    said = [Exchange("hello", "hi"), Exchange("double the soup")]
+    for prompt in (context.understand(said), context.think(said)):
+        assert prompt.parts["conversation"].splitlines()[2:] == ["User:", "> double the soup"]
 
 
 @pytest.mark.parametrize(
