@@ -226,7 +226,7 @@ class Called:
     Attributes:
         tool: the name of the tool.
         params: the model's arguments: JSON values.
-        answer: the answer of the tool: JSON values.
+        answer: the answer of the tool: JSON values; dates, times and decimals become text.
 
     Example:
         >>> called = Called("db_read", {"table": "recipes"}, {"rows": [{"id": "recipe_1"}]})

@@ -45,6 +45,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_jsonable_python
 
 from alfred_refs.conversation import Draft
 from alfred_refs.errors import ContextError
@@ -536,8 +537,15 @@ def tokens(text: str) -> int:
 
 
 def quote_json(value: Any) -> str:
-    """Return a value as JSON in one line, escaped so that it cannot end a fence or tag."""
-    text = _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))
+    """Return a value as JSON in one line, escaped so that it cannot end a fence or tag.
+
+    Dates, times and decimals become text, also as names of fields.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        text = json.dumps(to_jsonable_python(value), ensure_ascii=False)
+    text = _TAG.sub(r"\\u003c", text)
     return _RARE.sub(_escape_sign, text)
 
 

@@ -572,6 +572,21 @@ def test_a_prompt_about_a_message_has_the_message(conversation: Conversation) ->
         assert prompt.parts["conversation"].splitlines()[2:] == ["User:", "> double the soup"]
 
 
+def test_a_call_may_have_dates_and_other_values_have_one_error(conversation: Conversation) -> None:
+    """In its arguments, in its answer, and as names of fields."""
+    context, step = Context(conversation), Step("read", "x")
+    day, time = dt.date(2026, 5, 1), dt.datetime(2026, 5, 1, 12, 30, tzinfo=dt.UTC)
+    answer = {day: [time, dt.timedelta(hours=1), decimal.Decimal("1.50")], "at": time.time()}
+    told = context.prompt(step, calls=[Called("plan", {"on": day}, answer)]).parts["data"]
+    assert told.splitlines()[2:] == [
+        '- plan {"on": "2026-05-01"}',
+        '  answered {"2026-05-01": ["2026-05-01T12:30:00Z", "PT1H", "1.50"], "at": "12:30:00"}',
+    ]
+    for value in (b"x", object(), {(1, 2): 3}):
+        with pytest.raises(ContextError, match="cannot be written as JSON"):
+            context.prompt(step, calls=[Called("plan", {}, value)])
+
+
 @pytest.mark.parametrize(
     "window", [{"active": 0}, {"active": 11}, {"exchanges": -1}, {"steps": -1}]
 )
