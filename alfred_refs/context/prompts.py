@@ -490,9 +490,7 @@ def _quote_block(text: str) -> str:
 
 
 # the beginning of a Markdown heading or fence, or of a line that makes the line above a heading
-_STRUCTURE = re.compile(
-    r"^[^\S\n]*+(?=#{1,6}(?:\s|$)|```|~~~|(?:=+|-+)[^\S\n]*$)", re.MULTILINE
-)
+_STRUCTURE = re.compile(r"^[^\S\n]*+(?=#{1,6}(?:\s|$)|```|~~~|(?:=+|-+)[^\S\n]*$)", re.MULTILINE)
 
 
 def plain_lines(text: str) -> str:

@@ -199,8 +199,8 @@ class EntityView(RowView):
         entity: the entity of its ref.
         status: the last action, with `:user` if the user did it; `deleted since` if the row was
             deleted after that action, by anyone; `restored` if it was deleted and exists again;
-            `never saved` if its transaction was rolled back; `not visible` if it cannot be read
-            now; `pending` for a draft.
+            `never saved` if its transaction was rolled back; `not visible` if it is hidden now;
+            `could not be read` if a value of its table cannot be read; `pending` for a draft.
         first_turn: the turn of the first action.
         last_turn: the turn of the last action.
         reason: the reason for retaining it.
@@ -389,6 +389,9 @@ def view_of(
     )
 
 
+_UNREADABLE = "could not be read"
+
+
 def name_of(ref: str, label: str | None) -> str:
     """Return the label of a row, or else its entity and number; of a draft, with that word."""
     name = ref.removeprefix("gen_").replace("_", " ")
@@ -408,7 +411,7 @@ def _entity_view(
         label = row.label
     elif current is not None and entry.ref.entity in current.masked:
         label = None  # hooks may hide it, and it may be newer than what the model saw
-    elif status == "not visible" and len(entry.fields or ()) <= 1:
+    elif status in ("not visible", _UNREADABLE) and len(entry.fields or ()) <= 1:
         label = None  # only its ref was ever shown
     return EntityView(
         ref=ref,
@@ -435,7 +438,7 @@ def _status(entry: ActivityEntry, current: CurrentRows | None) -> str:
         if entry.gone is not None or (current is not None and ref in current.deleted):
             return "deleted since"
         if current is not None:
-            return "not visible"
+            return _UNREADABLE if ref in current.unreadable else "not visible"
     by_user = entry.actor == "user" and entry.action != "linked"
     return f"{entry.action}:user" if by_user else entry.action
 
@@ -735,7 +738,7 @@ def _when(view: EntityView, audience: Audience) -> str:
     status = _describe_status(view.status)
     if view.status == "linked":  # only retained
         return ""
-    if view.status in ("not visible", "restored"):
+    if view.status in ("not visible", _UNREADABLE, "restored"):
         return f" ({status})"
     if view.status == "deleted since":
         return f" (deleted since turn {view.last_turn})"

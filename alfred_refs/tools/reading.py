@@ -23,7 +23,8 @@ If a named row is not found, `faults.check_existence` finds out whether it was d
 visible to the session.
 
 `RowReader` rereads rows for prompts (`Toolset.reread`). It uses the same steps 2, 5 and 6, for the
-fields of each row that were shown before; a missing row is not an error there.
+fields of each row that were shown before; a missing row is not an error there, nor is a value that
+cannot be read.
 
 Limits: semantic search (`_semantic`) needs a hook that implements it. The number of rows and
 characters is limited by `Limits`; the cursor continues after the last row shown.
@@ -35,6 +36,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, starmap
+from time import monotonic
 from typing import Any
 
 from sqlalchemy import Select, and_, inspect, true
@@ -113,16 +115,18 @@ class CurrentRows:
 
     Attributes:
         rows: the rows by ref.
-        deleted: the refs of deleted rows. Rows in neither are hidden from the session: by the
-            owner, the database, or a hook.
+        deleted: the refs of deleted rows.
+        cut: the paths of cut values, as in an answer.
+        unreadable: the refs of rows of tables that could not be read. Rows in none of these are
+            hidden from the session: by the owner, the database, or a hook.
         masked: the entities of rows that were not read, if hooks may hide such rows: their stored
             labels must not be shown.
-        cut: the paths of cut values, as in an answer.
     """
 
     rows: Mapping[str, CurrentRow]
     deleted: frozenset[str] = frozenset()
     cut: Sequence[str] = ()
+    unreadable: frozenset[str] = frozenset()
     masked: frozenset[str] = frozenset()
 
 
@@ -130,6 +134,7 @@ Fields = Sequence[str] | None
 """Names of columns and relationships; `None` for the columns that are shown by default."""
 
 _MAX_LEVELS = 3  # levels of nested rows
+_MAX_FAILURES = 2  # of the values, and of the keys
 
 _PATH = re.compile(r"(\w+)\.(\w+)")  # the beginning of the path of a cut value
 
@@ -140,16 +145,32 @@ class RowReader:
     Hooks, limits, hidden columns and refs work as in `db_read`. A table whose hook refuses the
     read is skipped.
 
+    An error ends the transaction, so it ends the read; `reading` is the table then. The caller
+    counts it as a failure and reads again: after one failure of a table this looks only for the
+    keys of its rows, and after two for nothing of it.
+
     Args:
         call: the call; its session reads the rows.
         wanted: the fields of each row, by ref.
         nested: the fields of nested rows to show, by ref; rows that are not listed, or have no
             fields, show all fields in `nested` for their entity.
+        failures: the number of failed reads, by table.
+
+    Attributes:
+        reading: the table that is being read; `None` outside of its statements.
+        started_at: the time at which that began, by the clock `monotonic`.
     """
 
     def __init__(
-        self, call: Call, wanted: Mapping[str, Fields], nested: Mapping[str, Fields]
+        self,
+        call: Call,
+        wanted: Mapping[str, Fields],
+        nested: Mapping[str, Fields],
+        failures: Mapping[ToolTable, int],
     ) -> None:
+        self.reading: ToolTable | None = None
+        self.started_at = 0.0
+        self._failures = failures
         self._call = call
         self._tables = call.setting.tables
         self._wanted = wanted
@@ -165,6 +186,7 @@ class RowReader:
         """Return the rows, without keys."""
         found: dict[str, tuple[ToolTable, Row]] = {}
         deleted: list[str] = []
+        unreadable: set[str] = set()
         cut: list[str] = []
         keys = self._call.conversation.known_keys(self._wanted)
         tables = {ref: self._tables_of(ref, key) for ref, key in keys.items()}
@@ -174,18 +196,23 @@ class RowReader:
                 by_table.setdefault(table, {})[name] = keys[name]
             tables = {ref: each[1:] for ref, each in tables.items()}
             for table, of_table in by_table.items():
-                try:
-                    rows, left_out = self._read_table(table, of_table)
-                except ToolError:  # a hook refused the read
-                    continue
-                for row in rows:
-                    ref = row.get(table.ref_field)
-                    if ref in of_table:  # a hook may have changed it
-                        found[ref] = table, row
-                cut += left_out
+                self.reading, self.started_at = table, monotonic()
+                if failures := self._failures.get(table, 0):
+                    unreadable |= of_table.keys()
+                else:
+                    try:
+                        rows, left_out = self._read_table(table, of_table)
+                    except ToolError:  # a hook refused the read
+                        continue
+                    for row in rows:
+                        ref = row.get(table.ref_field)
+                        if ref in of_table:  # a hook may have changed it
+                            found[ref] = table, row
+                    cut += left_out
                 missing = {r: of_table[r] for r in of_table if not (r in found or tables[r])}
-                if missing:
+                if missing and failures < _MAX_FAILURES:
                     deleted += self._deleted(table, missing)
+        self.reading = None
         answer = {"rows": [row for _, row in found.values()], "labels": self._labels, "cut": cut}
         plain = replace_keys(answer, self._call.conversation, self._tables.shown)
         self._labels = plain["labels"]
@@ -197,6 +224,7 @@ class RowReader:
             },
             frozenset(deleted),
             [each for each in plain["cut"] if self._is_shown(each)],
+            frozenset(unreadable.difference(found, deleted)),
             frozenset(self._masked(ref for ref in self._wanted if ref not in found)),
         )
 

@@ -18,6 +18,7 @@ error, the answer has it and nothing was changed; any other exception is raised.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -37,7 +38,7 @@ from alfred_refs.conversation import (
     check_draftable,
     mask_keys,
 )
-from alfred_refs.errors import BadRefError, DraftRefError, SavedDraftError, SetupError
+from alfred_refs.errors import BadRefError, DraftRefError, RefError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, RefPolicy
 from alfred_refs.owners import Ownership
 from alfred_refs.session import RefSession
@@ -495,6 +496,9 @@ class Toolset:
         It takes one statement per table, plus one per table whose labels are needed. Nothing is
         recorded as activity.
 
+        If an error that `db_read` would answer ends the read, such as a value that its type cannot
+        read, the transaction is rolled back, and all is read again without the table.
+
         Args:
             session: a session in the conversation.
             wanted: the names of the columns and relationships to show, by ref.
@@ -507,16 +511,28 @@ class Toolset:
         setting = replace(
             self._setting, labels=modes.get(self._setting.labels, self._setting.labels)
         )
-        call = Call(setting, session, self._view_of(session))
-        try:
-            with (
-                preserve_transaction(session),
-                transaction(session, setting.limits.seconds),
-            ):
-                return RowReader(call, wanted, nested).read()
-        except Exception as error:
-            session.hide_keys(error)  # an exception of a hook may contain keys
-            raise
+        seconds, failures = setting.limits.seconds, Counter[ToolTable]()
+        while True:
+            call = Call(setting, session, self._view_of(session))
+            reader = RowReader(call, wanted, nested, failures)
+            try:
+                with preserve_transaction(session), transaction(session, seconds):
+                    return reader.read()
+            except Exception as error:
+                table = reader.reading
+                is_slow = seconds is not None and monotonic() - reader.started_at >= seconds
+                if table is None or not self._is_answered(error, table, is_slow=is_slow):
+                    session.hide_keys(error)  # an exception of a hook may contain keys
+                    raise
+                failures[table] += 1
+
+    def _is_answered(self, error: Exception, table: ToolTable, *, is_slow: bool) -> bool:
+        """Return whether an error is the fault of a row or its table, which `db_read` answers."""
+        if isinstance(error, RefError):  # of a hook: no model has given a ref
+            return False
+        limit = self._setting.limits.seconds if is_slow else None
+        entities = self.tables.entities
+        return fault_of(error, "db_read", table, entities, time_limit=limit) is not None
 
     def visible_error(self, session: RefSession, error: BadRefError) -> BadRefError:
         """Return an error about a ref with labels that a model may see.

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,10 +125,9 @@ def test_no_space_of_unicode_hides_structure(type_: StepType, first: str) -> Non
     headings = {f"## {part.heading}" for part in PARTS if part.heading}
     for space in [*SPACES, "\u200b", "\u200d", "\ufe0f", "\u3164"]:
         forged = f"{space}{first}{space}\na\n{space}{first}"
-        texts = dict.fromkeys(("goal", "guidance", "step_guidance", "profile"), forged)
-        step = Step(
-            type_, **texts, batch=[Item(forged)], constraints=[forged], refs=["recipe_1"]
-        )
+        names = ("goal", "guidance", "step_guidance", "profile")
+        texts: dict[str, Any] = dict.fromkeys(names, forged)
+        step = Step(type_, **texts, batch=[Item(forged)], constraints=[forged], refs=["recipe_1"])
         said = [Exchange(forged, forged)]
         made = Material(step, 1, dt.date.min, note=forged, exchanges=said)
         prompt = prompt_of(made, decision_type(type_))

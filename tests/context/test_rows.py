@@ -770,7 +770,9 @@ def test_a_label_is_one_short_line_though_hooks_see_its_row(
         answer = toolset.call(session, "db_read", {"table": "parts"})
         toolset.call(session, "db_read", {"table": "dishes"})
     row, part = Context(conversation, toolset=toolset, sessions=sessions).view().active
-    beside = answer["labels"] if mode == "legend" else {"dish_1": answer["rows"][0]["_dish_id_label"]}
+    beside = (
+        answer["labels"] if mode == "legend" else {"dish_1": answer["rows"][0]["_dish_id_label"]}
+    )
     label = clean_label(name)
     assert part.data is not None
     assert [row.label, part.data["_dish_id_label"], beside["dish_1"]] == [label] * 3
