@@ -67,6 +67,8 @@ from alfred_refs.context.decisions import (
 from alfred_refs.context.instructions import instructions_for
 from alfred_refs.context.mentions import MentionedRows, Names, mentions_in
 from alfred_refs.context.prompts import (
+    DRAFTS,
+    ROWS,
     Called,
     Decision,
     Exchange,
@@ -80,6 +82,7 @@ from alfred_refs.context.prompts import (
     node_step,
     plain_lines,
     prompt_of,
+    titled,
 )
 from alfred_refs.context.views import (
     Audience,
@@ -189,8 +192,7 @@ def _short(text: str) -> str:
     return f"{kept}… ({len(text) - len(kept)} more characters)"
 
 
-_ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}, "calls": []}
-_MOST_CALLS = 50  # calls read: all that wait, and the latest, which include decided calls
+_MOST_CALLS = 100  # calls read: all that wait, and the latest, which include decided calls
 _LONGEST_REF = 300  # characters; names of classes are shorter
 
 
@@ -265,9 +267,10 @@ class Context:
     def view(self, audience: Audience = "act") -> ContextView:
         """Return the content of a prompt as data.
 
-        It takes two round trips to the registry, five if the toolset has `consent`; one statement
-        for each table with rows, one for each of their relationships, and one for the labels of
-        each table that refs lead to, or whose labels are made by a function.
+        It takes two round trips to the registry, five if the toolset has `consent`, and more if
+        over a hundred calls wait; one statement for each table with rows, one for each of their
+        relationships, and one for the labels of each table that refs lead to, or whose labels are
+        made by a function.
 
         Args:
             audience: `"act"` for a step that works with rows, which is shown their values;
@@ -294,6 +297,8 @@ class Context:
         calls = self._decided(record.turn)
         rows = self._read_rows(selection, record, calls, data=data)
         view = view_of(selection, drafts, rows, self._with_labels(calls, rows), data=data)
+        if more := self._more_waiting(calls):
+            view = view.model_copy(update={"more_calls": {"waiting": more}})
         # the toolset has replaced keys by refs, and masked cut keys
         cover = self._scrub if self._toolset is None else mask_keys
         return ContextView.model_validate(cover(view))
@@ -335,6 +340,16 @@ class Context:
             call.model_copy(update={"rows": {r: label_of(r) for r in call.rows if r in stored}})
             for call in calls
         ]
+
+    def _more_waiting(self, calls: Sequence[CallView]) -> int:
+        """Return the number of waiting calls before those that were read."""
+        waiting = [each.call for each in calls if each.state == "waiting"]
+        if len(waiting) < _MOST_CALLS:
+            return 0
+        number, first = 0, min(waiting)
+        while page := self.conversation.calls.select(states=["waiting"], before=first):
+            number, first = number + len(page), page[0].number
+        return number
 
     def _read_rows(
         self,
@@ -381,7 +396,8 @@ class Context:
             budget: the maximum length, in the unit of `count`; `None` for no limit.
 
         Raises:
-            ContextError: as for `view`, or the budget is too small even for the number of rows.
+            ContextError: as for `view`, or the budget is too small even for the numbers of
+                rows and calls.
         """
         return render_view(self.view(audience), audience, budget, self._count)
 
@@ -420,7 +436,7 @@ class Context:
             step: the step.
             exchanges: the conversation so far; the prompt repeats the last ones, without keys.
             calls: the tool calls of this step so far, with their answers.
-            budget: the maximum length of the part about rows.
+            budget: the maximum length of the parts about rows and drafts, with their headings.
 
         Raises:
             ContextError: as for `render`.
@@ -432,10 +448,10 @@ class Context:
         note, results = self._results(view.turn)
         decision = decision_type(step.type, self._toolset)
         apart = step.type == "write"  # its prompt has a part with drafts and their content
-        names = [each.model_copy(update={"data": None}) for each in view.drafts]
-        rows = view.model_copy(update={"drafts": [] if apart else names})
-        rows = fit_view(rows, "act", budget, self._count)
-        shown = shown_refs(rows)
+        if not apart:
+            names = [each.model_copy(update={"data": None}) for each in view.drafts]
+            view = view.model_copy(update={"drafts": names})
+        entities, drafts, shown = self._rows_and_drafts(view, budget, apart=apart)
         material = Material(
             step,
             view.turn,
@@ -443,8 +459,8 @@ class Context:
             note=note,
             results=[*results, *(call_of(each, shown, self._ref_fields()) for each in calls)],
             schema=self._schema(step),
-            entities=render_view(rows, "act"),
-            drafts=render_view(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
+            entities=entities,
+            drafts=drafts,
             exchanges=exchanges,
             has_conversation=has_conversation,
             forms=forms_of(decision),
@@ -452,6 +468,30 @@ class Context:
             templates=self._templates,
         )
         return prompt_of(material, decision)
+
+    def _rows_and_drafts(
+        self, view: ContextView, budget: int | None, *, apart: bool
+    ) -> tuple[str, str, set[str]]:
+        """Return the part about rows, the part with drafts, and the refs shown with values.
+
+        Args:
+            view: the rows and drafts.
+            budget: the maximum length of both parts, with their headings.
+            apart: whether drafts have a part of their own.
+        """
+
+        def parts_of(fitted: ContextView) -> list[str]:
+            if not (apart and view.drafts):
+                return [render_view(fitted, "act")]
+            return [render_view(each, "act") for each in fitted.split_drafts(view)]
+
+        def layout(fitted: ContextView) -> str:
+            parts = zip((ROWS, DRAFTS), parts_of(fitted), strict=False)
+            return "\n\n".join(titled(heading, text) for heading, text in parts)
+
+        fitted = fit_view(view, "act", budget, self._count, layout)
+        entities, *drafts = parts_of(fitted)
+        return entities, "".join(drafts), shown_refs(fitted)
 
     def understand(
         self, exchanges: Sequence[Exchange], *, guidance: str = "", budget: int | None = None
@@ -461,7 +501,7 @@ class Context:
         Args:
             exchanges: the conversation; the last one contains the message, and no answer yet.
             guidance: instructions of the application.
-            budget: the maximum length of the part about rows.
+            budget: the maximum length of the part about rows, with its heading.
 
         Raises:
             ContextError: as for `render`.
@@ -494,7 +534,7 @@ class Context:
             understood: the decision for the prompt of `understand`.
             guidance: instructions of the application.
             profile: facts about the user.
-            budget: the maximum length of the part about rows.
+            budget: the maximum length of the part about rows, with its heading.
 
         Raises:
             ContextError: as for `render`.
@@ -524,6 +564,9 @@ class Context:
         # the last exchange has the message that the prompt is about
         step, exchanges, _ = self._without_keys(step, exchanges, (), least=1)
         view = self.view(node)
+        fitted = fit_view(
+            view, node, budget, self._count, lambda each: titled(ROWS, render_view(each, node))
+        )
         _, results = self._results(view.turn)
         material = Material(
             step,
@@ -531,7 +574,7 @@ class Context:
             self._today(),
             results=results,
             schema="" if self._toolset is None else self._toolset.describe(),
-            entities=render_view(view, node, budget, self._count),
+            entities=render_view(fitted, node),
             exchanges=exchanges,
             forms=[form_of(decision)],
             instructions=instructions_for(self._toolset),

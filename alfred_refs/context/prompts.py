@@ -506,6 +506,15 @@ def _decision(material: Material) -> str:
     return material.templates.text("decision", material.instructions, forms=material.forms)
 
 
+ROWS: Final = "Rows"
+DRAFTS: Final = "Drafts"
+
+
+def titled(heading: str, text: str) -> str:
+    """Return a part of a prompt with its heading."""
+    return f"## {heading}\n\n{text}"
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One part of a prompt.
@@ -536,8 +545,8 @@ PARTS: Final[Sequence[Part]] = (
     Part("step guidance", "RWAG", "How", lambda m: plain_lines(m.step.step_guidance)),
     Part("data", "RWAG", "Data", _results),
     Part("schema", "RWG", "Tables", lambda m: m.schema),
-    Part("entities", "RWAG", "Rows", lambda m: m.entities),
-    Part("drafts", "W", "Drafts", lambda m: m.drafts),
+    Part("entities", "RWAG", ROWS, lambda m: m.entities),
+    Part("drafts", "W", DRAFTS, lambda m: m.drafts),
     Part("conversation", "RWAG", "Conversation", _conversation),
     Part("decision", "RWAG", "Decision", _decision),
 )
@@ -555,7 +564,7 @@ NODE_PARTS: Final[Sequence[Part]] = (
     Part("task", "T", "The message", _task),
     Part("data", "UT", "Data", _results),
     Part("schema", "T", "Tables", lambda m: m.schema),
-    Part("entities", "UT", "Rows", lambda m: m.entities),
+    Part("entities", "UT", ROWS, lambda m: m.entities),
     Part("conversation", "UT", "Conversation", _conversation),
     Part("decision", "UT", "Decision", _decision),
 )
@@ -578,7 +587,7 @@ def prompt_of(
     for part in PARTS if node is None else NODE_PARTS:
         text = part.text(material).strip() if name[0].upper() in part.steps else ""
         if text:
-            parts[part.name] = f"## {part.heading}\n\n{text}" if part.heading else text
+            parts[part.name] = titled(part.heading, text) if part.heading else text
     fixed = ["base", *(["crud"] if name in ("read", "write") else []), name]
     texts = (material.templates.text(each, material.instructions) for each in fixed)
     system = "\n\n".join(text for text in texts if text)

@@ -235,6 +235,7 @@ class CallView(_ViewModel):
         tool: its name.
         would: the summary of its plan.
         rows: the labels of the rows that it names, by ref: at most ten.
+        more_rows: the number of other rows that it names.
         state: `waiting`, `done`, `rejected`, `expired`, or `doing` if the result is unknown.
         reason: the reason for a rejection, as text of the person; `None` without a reason.
         undone: whether a person has undone it since.
@@ -257,6 +258,7 @@ class CallView(_ViewModel):
     tool: str
     would: str
     rows: dict[str, str | None] = {}
+    more_rows: int = 0
     state: CallState
     reason: str | None = None
     undone: bool = False
@@ -272,7 +274,9 @@ class ContextView(_ViewModel):
         retained: older rows that are retained, without data.
         others: the number of other refs, by entity.
         calls: calls that wait for a person, and calls of the window that a person has decided.
+        more_calls: the number of older calls that are not listed, by state.
         hidden: the number of rows and drafts that a budget left out.
+        shortened: the number of drafts whose content a budget left out.
         cut: the paths of shortened values, as in an answer of a tool.
 
     Example:
@@ -288,7 +292,9 @@ class ContextView(_ViewModel):
     retained: list[EntityView]
     others: dict[str, int]
     calls: list[CallView] = []
+    more_calls: dict[CallState, int] = {}
     hidden: int = 0
+    shortened: int = 0
     cut: list[str] = []
 
     def all(self) -> Iterator[EntityView]:
@@ -297,15 +303,52 @@ class ContextView(_ViewModel):
         yield from self.active
         yield from self.drafts
 
-    def keeping(self, kept: Mapping[str, EntityView]) -> ContextView:
-        """Return the view with only these rows and drafts; the others are counted."""
+    def keeping(
+        self, kept: Mapping[str, EntityView], calls: Sequence[CallView] | None = None
+    ) -> ContextView:
+        """Return the view with only these rows and drafts, and calls; the others are counted."""
         groups = {
             name: [kept[each.ref] for each in getattr(self, name) if each.ref in kept]
             for name in ("active", "drafts", "retained")
         }
-        hidden = sum(1 for _ in self.all()) - len(kept)
+        calls = self.calls if calls is None else calls
+        listed = {each.call for each in calls}
+        more = Counter(self.more_calls)
+        more.update(each.state for each in self.calls if each.call not in listed)
+        without = sum(
+            kept[each.ref].data is None and each.data is not None
+            for each in self.drafts
+            if each.ref in kept
+        )
+        numbers = {
+            "hidden": self.hidden + sum(1 for _ in self.all()) - len(kept),
+            "shortened": self.shortened + without,
+        }
         cut = [each for each in self.cut if each.partition(".")[0] in kept]
-        return self.model_copy(update={**groups, "hidden": self.hidden + hidden, "cut": cut})
+        left = {"calls": [*calls], "more_calls": dict(more), "cut": cut}
+        return self.model_copy(update=groups | numbers | left)
+
+    def split_drafts(self, whole: ContextView) -> tuple[ContextView, ContextView]:
+        """Split the view into one without drafts and one with nothing else.
+
+        Args:
+            whole: the view that this is a part of.
+        """
+        hidden = len(whole.drafts) - len(self.drafts)
+        rows: dict[str, Any] = {"drafts": [], "hidden": self.hidden - hidden, "shortened": 0}
+        drafts = ContextView(
+            turn=self.turn,
+            active=[],
+            drafts=self.drafts,
+            retained=[],
+            others={},
+            hidden=hidden,
+            shortened=self.shortened,
+        )
+        return self.model_copy(update=rows), drafts
+
+
+_NAMED = 10  # rows of a call that are named
 
 
 def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
@@ -320,7 +363,8 @@ def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
             call=entry.number,
             tool=entry.tool,
             would=plan.asked,
-            rows=dict.fromkeys([row.ref for row in plan.rows if row.is_named and row.ref][:10]),
+            rows=dict.fromkeys(named[:_NAMED]),
+            more_rows=len(named[_NAMED:]),
             state=entry.state,
             reason=entry.reason,
             undone=entry.number in undone,
@@ -329,6 +373,7 @@ def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
         if entry.token is not None and entry.plan is not None  # needed a person
         if entry.state == "waiting" or entry.turn > since
         for plan in (Plan.model_validate(entry.plan),)
+        for named in ([row.ref for row in plan.rows if row.is_named and row.ref],)
     ]
 
 
@@ -592,47 +637,124 @@ def render_view(
 
 
 def fit_view(
-    view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
+    view: ContextView,
+    audience: Audience,
+    budget: int | None = None,
+    count: Count = tokens,
+    layout: Callable[[ContextView], str] | None = None,
 ) -> ContextView:
     """Fit a view into a budget: keep the last rows first, without data if necessary.
+
+    Calls are shortened and left out from the oldest, so that half of the space is for rows. Half
+    of that space may be for the content of drafts, if rows need the other half.
 
     Args:
         view: the view of the conversation.
         audience: the reader of the text.
         budget: the maximum length of its text; `None` for no limit.
         count: measures the text.
+        layout: returns the text, if it has more than that of `render_view`, such as headings.
 
     Raises:
         ContextError: the audience does not exist, or the budget is too small even for the counts.
     """
     check_audience(audience)
-    if budget is None or count(_text(view, audience)) <= budget:
+
+    def size_of(fitted: ContextView) -> int:
+        return count(_text(fitted, audience) if layout is None else layout(fitted))
+
+    if budget is None or size_of(view) <= budget:
         return view
-    room = budget - count(_text(view, audience, has_rows=False) + "\n\n\n")
-    if room < 0:
+    least = size_of(view.keeping({}, []))
+    if least > budget:
         raise ContextError(
-            f"a budget of {budget!r} has no room even for the number of rows",
-            f"give at least {budget - room}",
+            f"a budget of {budget!r} has no room even for the numbers of rows and calls",
+            f"give at least {least}",
         )
+    room = budget - least - count(_headings(view, audience) + "\n\n\n")
+
+    def size(item: str) -> int:
+        return count(item + "\n") + 1
+
     entries = {each.ref: each for each in view.all()}
-    inside = {each.ref: [*_nested_refs(each)] for each in view.active}
-    nested = {ref for refs in inside.values() for ref in refs}
-    kept: dict[str, EntityView] = {}
-    for each in reversed(entries.values()):
-        for shown in (each, _without_data(each)) if each.ref not in nested else ():
-            size = count(_item(shown, audience, entries) + "\n") + 1
-            if size <= room:
-                kept[each.ref] = shown
-                room -= size
-                break
-    for ref, refs in inside.items():
-        if ref in kept and kept[ref].data is not None:
-            kept |= {each: entries[each] for each in refs if each in entries}
-    fitted = view.keeping(kept)
-    while kept and count(_text(fitted, audience)) > budget:  # texts are not always additive
-        kept.popitem()
-        fitted = view.keeping(kept)
+    sizes = {ref: size(_item(each, audience, entries)) for ref, each in entries.items()}
+    for ref in _nested_in(view):
+        del sizes[ref]  # its parent has its text
+    calls = _fit_calls(view, max(room // 2, room - sum(sizes.values())), audience, size)
+    room -= sum(size(_decision(each, audience)) for each in calls)
+    kept = _fit_entries(
+        view, room, sizes, lambda each: size(_item(_without_data(each), audience, entries))
+    )
+    fitted = view.keeping(kept, calls)
+    while size_of(fitted) > budget and (kept or calls):  # texts are not always additive
+        if kept:
+            kept.popitem()
+        else:
+            del calls[0]
+        fitted = view.keeping(kept, calls)
     return fitted
+
+
+def _fit_calls(
+    view: ContextView, room: int, audience: Audience, size: Callable[[str], int]
+) -> list[CallView]:
+    """Return the last calls that fit, some of them shortened."""
+    fitted: list[CallView] = []
+    for call in reversed(view.calls):
+        for form in (call, _without_names(call)):
+            needed = size(_decision(form, audience))
+            if needed <= room:
+                fitted.insert(0, form)
+                room -= needed
+                break
+        else:
+            break
+    return fitted
+
+
+def _fit_entries(
+    view: ContextView,
+    room: int,
+    sizes: Mapping[str, int],
+    size_without_data: Callable[[EntityView], int],
+) -> dict[str, EntityView]:
+    """Return the last rows and drafts that fit, some without data, the most important first.
+
+    Args:
+        view: the view.
+        room: the space for them.
+        sizes: the size of each that has lines of its own, by ref.
+        size_without_data: returns the size of its line without data.
+    """
+    drafts = {each.ref for each in view.drafts}
+    of_rows = sum(size for ref, size in sizes.items() if ref not in drafts)
+    for_content = max(room // 2, room - of_rows)  # of drafts
+    kept: dict[str, EntityView] = {}
+    for each in reversed([each for each in view.all() if each.ref in sizes]):
+        shown, needed = each, sizes[each.ref]
+        if needed > (min(room, for_content) if each.ref in drafts else room):
+            shown, needed = _without_data(each), size_without_data(each)
+        if needed <= room:
+            kept[each.ref] = shown
+            room -= needed
+            for_content -= needed
+    entries = {each.ref: each for each in view.all()}
+    for each in view.active:
+        if each.ref in kept and kept[each.ref].data is not None:
+            kept |= {ref: entries[ref] for ref in _nested_refs(each) if ref in entries}
+    return kept
+
+
+_SHORT_REASON = 100  # characters
+
+
+def _without_names(call: CallView) -> CallView:
+    """Return a call with the number of its rows, and with whole words of a long reason."""
+    reason = call.reason
+    if reason is not None and len(reason) > _SHORT_REASON:
+        reason = f"{reason[: _SHORT_REASON + 1].rpartition(' ')[0]}…"
+    number = len(call.rows) + call.more_rows
+    return call.model_copy(update={"rows": {}, "more_rows": number, "reason": reason})
 
 
 def shown_refs(view: ContextView) -> set[str]:
@@ -654,30 +776,52 @@ def _nested_refs(row: RowView) -> Iterator[str]:
                 yield from _nested_refs(each)
 
 
-def _text(view: ContextView, audience: Audience, *, has_rows: bool = True) -> str:
-    """Return the text of a view; without its rows, what a budget cannot leave out."""
-    nested = {ref for each in view.active for ref in _nested_refs(each)}
+def _nested_in(view: ContextView) -> set[str]:
+    """Return the refs of the rows of a view that are shown inside others."""
+    listed = {each.ref for each in view.all()}
+    return {ref for each in view.active for ref in _nested_refs(each) if ref in listed}
+
+
+def _text(view: ContextView, audience: Audience) -> str:
+    """Return the text of a view."""
+    nested = _nested_in(view)
     entries = {each.ref: each for each in view.active}
+    retained, drafts = _groups(audience)
 
     def group(heading: str, rows: Sequence[EntityView]) -> str:
-        shown = [each for each in rows if has_rows and each.ref not in nested]
+        shown = [each for each in rows if each.ref not in nested]
         headings = [heading] if heading and rows else []
         return "\n".join([*headings, *(_item(each, audience, entries) for each in shown)])
 
-    is_reply = audience == "reply"
-    counted = view if has_rows else view.keeping({})
-    others = "" if is_reply else _others(view)
-    has_content = any(view.all()) or view.calls or view.hidden or others
+    others = "" if audience == "reply" else _others(view)
+    calls = _decisions(view, audience)
+    has_content = any(view.all()) or calls or view.hidden or others
     return _paragraphs(
         _note(view, audience),
-        group(_RETAINED_NAMES if is_reply else _RETAINED, view.retained),
+        group(retained, view.retained),
         group("", view.active),
-        group("" if is_reply else _DRAFTS, view.drafts),
-        _decisions(view, audience),
+        group(drafts, view.drafts),
+        calls,
         "" if has_content else NOTHING,
         others,
-        _cut_note(counted),
-        _omission_note(counted),
+        _cut_note(view),
+        _omission_note(view),
+    )
+
+
+def _groups(audience: Audience) -> tuple[str, str]:
+    """Return the headings of retained rows and of drafts."""
+    return (_RETAINED_NAMES, "") if audience == "reply" else (_RETAINED, _DRAFTS)
+
+
+def _headings(view: ContextView, audience: Audience) -> str:
+    """Return the headings of a view, and the note on its values."""
+    retained, drafts = _groups(audience)
+    return _paragraphs(
+        _note(view, audience),
+        retained if view.retained else "",
+        drafts if view.drafts else "",
+        _CALLS if view.calls else "",
     )
 
 
@@ -690,15 +834,20 @@ def _note(view: ContextView, audience: Audience) -> str:
 
 
 def _decisions(view: ContextView, audience: Audience) -> str:
-    """Return one line for each call that a person decides."""
-    lines = [
-        f"- call {each.call}, {each.tool}: {quote_json(each.would)}{_rows_of(each, audience)}:"
-        f" {_STATES[each.state]}"
-        + (", and undone since" if each.undone else "")
-        + ("" if each.reason is None else f": {quote_json(each.reason)}")
-        for each in view.calls
-    ]
-    return "\n".join([_CALLS, *lines]) if lines else ""
+    """Return one line for each call that a person decides, and the number of older ones."""
+    lines = [_decision(each, audience) for each in view.calls]
+    more = ", ".join(f"{state} ({number})" for state, number in view.more_calls.items())
+    older = [f"Older calls that a person decides, not listed: {more}."] if more else []
+    return "\n".join([*([_CALLS] if lines else []), *lines, *older])
+
+
+def _decision(call: CallView, audience: Audience) -> str:
+    return (
+        f"- call {call.call}, {call.tool}: {quote_json(call.would)}{_rows_of(call, audience)}:"
+        f" {_STATES[call.state]}"
+        + (", and undone since" if call.undone else "")
+        + ("" if call.reason is None else f": {quote_json(call.reason)}")
+    )
 
 
 def _rows_of(call: CallView, audience: Audience) -> str:
@@ -706,6 +855,9 @@ def _rows_of(call: CallView, audience: Audience) -> str:
         quote_json(name_of(ref, label)) if audience == "reply" else ref + _quoted(label)
         for ref, label in call.rows.items()
     ]
+    if call.more_rows:
+        unit = "row" if call.more_rows == 1 else "rows"
+        names.append(f"{call.more_rows} more" if names else f"{call.more_rows} {unit}")
     return f" ({', '.join(names)})" if names else ""
 
 
@@ -833,4 +985,9 @@ def _cut_note(view: ContextView) -> str:
 
 
 def _omission_note(view: ContextView) -> str:
-    return f"Left out to save space: {view.hidden} of the rows and drafts." if view.hidden else ""
+    parts = [
+        f"{view.hidden} of the rows and drafts" if view.hidden else "",
+        f"the content of {view.shortened} of the drafts" if view.shortened else "",
+    ]
+    text = ", and ".join(part for part in parts if part)
+    return f"Left out to save space: {text}." if text else ""

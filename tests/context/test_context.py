@@ -468,6 +468,40 @@ def test_rows_that_a_budget_leaves_out_stay_in_the_answer(
     assert where == {(False, True), (True, True), (True, False)}
 
 
+def test_a_budget_is_for_the_final_text_of_rows_and_drafts(
+    conversation: Conversation,
+    toolset: Toolset,
+    sessions: sessionmaker[RefSession],
+    call: Call,
+    tables: Engine,
+) -> None:
+    """With headings; drafts that are cut are counted where they would be."""
+    with Session(tables) as plain:
+        plain.add_all([Dish(name=f"Dish {n}", servings=n + 1) for n in range(20)])
+        plain.commit()
+    call("db_read", table="dishes", columns=["name", "servings"])
+    for n in range(60):
+        conversation.draft(Dish, {"name": f"Draft {n}", "servings": 3})
+    context = Context(conversation, toolset=toolset, sessions=sessions, count=len)
+    for budget in (*range(300, 1_500, 97), 5_000, 9_000):
+        prompts = [context.prompt(Step(each, "x"), budget=budget) for each in ("read", "write")]
+        said = [Exchange("hello")]
+        nodes = (context.understand(said, budget=budget), context.think(said, budget=budget))
+        for made in [each.parts for each in prompts] + [each.parts for each in nodes]:
+            parts = [made[each] for each in ("entities", "drafts") if each in made]
+            assert len("\n\n".join(parts)) <= budget
+        drafts = prompts[1].parts["drafts"]
+        hidden = re.search(r"to save space: (\d+) of the rows and drafts", drafts)
+        assert drafts.count("- gen_dish_") + int(hidden[1] if hidden else 0) == 60
+        rows = prompts[1].parts["entities"]
+        hidden = re.search(r"to save space: (\d+) of the rows and drafts", rows)
+        assert rows.count("- dish_") + int(hidden[1] if hidden else 0) == 20
+        without = re.search(r"the content of (\d+) of the drafts", drafts)
+        shown = drafts.count('"servings": 3')
+        assert shown + int(without[1] if without else 0) == drafts.count("- gen_dish_")
+    assert "Left out" not in drafts + rows
+
+
 def test_a_row_that_begins_with_the_ref_of_another_is_told_whole(
     context: Context, korma: str
 ) -> None:

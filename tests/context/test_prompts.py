@@ -125,8 +125,9 @@ def test_no_space_of_unicode_hides_structure(type_: StepType, first: str) -> Non
     headings = {f"## {part.heading}" for part in PARTS if part.heading}
     for space in [*SPACES, "\u200b", "\u200d", "\ufe0f", "\u3164"]:
         forged = f"{space}{first}{space}\na\n{space}{first}"
-        names = ("goal", "guidance", "step_guidance", "profile")
-        texts: dict[str, Any] = dict.fromkeys(names, forged)
+        texts: dict[str, Any] = dict.fromkeys(
+            ("goal", "guidance", "step_guidance", "profile"), forged
+        )
         step = Step(type_, **texts, batch=[Item(forged)], constraints=[forged], refs=["recipe_1"])
         said = [Exchange(forged, forged)]
         made = Material(step, 1, dt.date.min, note=forged, exchanges=said)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from alfred_refs import ContextError
 from alfred_refs.context.views import (
+    Audience,
+    CallView,
     ContextView,
     EntityView,
     RowView,
     Selection,
     Window,
     calls_of,
+    fit_view,
     inert,
     quote_json,
     render_view,
@@ -132,7 +135,8 @@ def test_a_budget_keeps_the_last_and_counts_the_rest() -> None:
         hidden = re.search(r"to save space: (\d+)", told)
         assert len(told) <= budget
         assert len(refs_in(told)) + (int(hidden[1]) if hidden else 0) == len([*VIEW.all()])
-    assert refs_in(render_view(VIEW, "act", least + 50, len)) == {"gen_recipe_1"}
+    kept = [refs_in(render_view(VIEW, "act", each, len)) for each in range(least, len(ACT))]
+    assert {"gen_recipe_1"} in kept
     assert render_view(VIEW, "act", len(ACT), len) == ACT
 
 
@@ -332,3 +336,90 @@ def called(number: int, *, undoes: int | None = None, state: CallState = "done")
 def test_an_undo_that_was_undone_does_not_count(undos: list[CallEntry], is_undone: bool) -> None:
     """Nor one that was not done."""
     assert [each.undone for each in calls_of([called(1), *undos], since=0)] == [is_undone]
+
+
+REASON = "we sell recipe_10 again, see the minutes of May " * 100
+
+
+def asked(number: int, state: CallState = "waiting", **more: Any) -> CallView:
+    """Return a call that names ten rows, and two more."""
+    rows = {f"recipe_{n}": f"{n} " + "a long name " * 10 for n in range(1, 11)}
+    values = {"rows": rows, "more_rows": 2, "state": state, **more}
+    return CallView(call=number, tool="db_delete", would="Delete 12 recipes.", **values)
+
+
+@pytest.mark.parametrize("audience", get_args(Audience))
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [asked(1, "rejected", reason=REASON)],
+        [asked(1, "rejected", reason="x" * 9_000)],
+        [asked(n) for n in range(1, 26)],
+        [asked(n, "rejected" if n % 2 else "waiting", reason=REASON) for n in range(1, 30)],
+    ],
+)
+def test_a_budget_shortens_calls_and_leaves_out_the_oldest(
+    calls: list[CallView], audience: Audience
+) -> None:
+    """All are listed or counted, and a budget for the rows never fails because of them."""
+    view = VIEW.model_copy(update={"calls": calls})
+    rows = len(render_view(VIEW, audience))
+    with pytest.raises(ContextError) as caught:
+        render_view(view, audience, 0, len)
+    least = int(str(caught.value).rpartition(" ")[2])
+    assert least < max(rows, 200)
+    whole = len(render_view(view, audience))
+    for budget in [*range(least, 1_500, 53), *range(1_500, whole + 1, 1_997), whole]:
+        told = render_view(view, audience, budget, len)
+        assert len(told) <= budget
+        listed = [int(each) for each in re.findall(r"^- call (\d+),", told, re.MULTILINE)]
+        assert listed == [each.call for each in calls][len(calls) - len(listed) :]
+        note = re.search(r"not listed: (.*)\.$", told, re.MULTILINE)
+        older = re.findall(r"(?:waiting|rejected) \((\d+)\)", note[1]) if note else []
+        assert len(listed) + sum(map(int, older)) == len(calls)
+        for reason in re.findall(r'rejected: "(.*)"$', told, re.MULTILINE):
+            is_cut = reason.endswith("…") and len(reason) <= 101
+            assert reason in (REASON, "x" * 9_000, "…") or is_cut
+            assert not is_cut or reason == "…" or REASON.startswith(reason[:-1] + " ")
+        if listed and budget < least + 200:
+            assert "(12 rows)" in told
+    assert render_view(view, audience, whole, len) == render_view(view, audience)
+
+
+def test_calls_and_drafts_leave_half_of_the_space_to_others() -> None:
+    """Neither many calls nor the content of many drafts leave out all rows."""
+    drafts = [
+        row(f"gen_recipe_{n}", status="pending", data={"name": "x" * 90}) for n in range(1, 40)
+    ]
+    rows = [row(f"recipe_{n}", f"Soup {n}") for n in range(1, 100)]
+    calls = [asked(n) for n in range(1, 100)]
+    for update in ({"calls": calls}, {"drafts": drafts[:9]}, {"calls": calls, "drafts": drafts}):
+        view = VIEW.model_copy(update={"active": rows, **update})
+        fitted = fit_view(view, "act", 3_000, len)
+        assert len(render_view(fitted, "act")) <= 3_000
+        assert len(fitted.calls) > 2 or "calls" not in update
+        assert len(fitted.active) > 10 or len(update) > 1
+        assert len(fitted.drafts) + len(fitted.active) > 20
+
+
+def test_drafts_without_their_content_are_counted() -> None:
+    """A draft that is cut is not taken for one without values."""
+    drafts = [row(f"gen_recipe_{n}", status="pending", data={"x": "y" * 200}) for n in (1, 2, 3)]
+    view = ContextView(turn=2, active=[], drafts=drafts, retained=[], others={})
+    told = render_view(view, "act", 550, len)
+    assert told.endswith("Left out to save space: the content of 2 of the drafts.")
+    assert told.count("yyy") > 0
+    told = render_view(view, "act", 190, len)
+    assert told.endswith("space: 1 of the rows and drafts, and the content of 2 of the drafts.")
+
+
+def test_a_retained_row_inside_another_is_shown_there_alone() -> None:
+    """With a budget too."""
+    inner = RowView(ref="recipe_1", data={"x": 1})
+    outer = row("recipe_2", "Soup", data={"id": "recipe_2", "y": 2}, related={"near": [inner]})
+    retained = [row("recipe_1", "Bread", reason="liked"), row("recipe_3", "Cake", reason="liked")]
+    view = ContextView(turn=2, active=[outer], drafts=[], retained=retained, others={})
+    whole = render_view(view, "act")
+    for told in (whole, render_view(view, "act", len(whole) - 1, len)):
+        assert told.count("recipe_1") == 1
+    assert "Left out to save space: 1 of" in told

@@ -692,6 +692,28 @@ def test_calls_that_wait_name_their_rows(
         assert told == [f'- call 1, db_delete: "Delete 1 dish."{rows}: waits']
 
 
+def test_waiting_calls_that_are_not_listed_are_counted(
+    conversation: Conversation, registry: RefRegistry, sessions: Sessions, tables: Engine
+) -> None:
+    """However many there are, and only if there are more than a prompt lists."""
+    with Session(tables) as plain:
+        plain.add(Dish(name="Soup"))
+        plain.commit()
+    careful = Toolset(MODELS, expect="optional", consent={Dish: ["update"]})
+    desk = careful.bind(sessions, registry=registry)
+    chat, context = desk.conversation(conversation.id, None), desk.context(conversation.id)
+    for n in range(1, 104):
+        values = {"filters": named("Soup"), "data": {"servings": n}, "expect": {"count": 1}}
+        assert desk.call(chat.id, None, "db_update", {"table": "dishes", **values}).pending == n
+        if n in (100, 103):
+            shown = context.render("act")
+            assert shown.count("\n- call ") == 100
+            note = "Older calls that a person decides, not listed: waiting (3)."
+            assert (note in shown) is (n == 103)
+    assert context.view().more_calls == {"waiting": 3}
+    assert "not listed: waiting (102)." in context.render("act", 60)
+
+
 @pytest.mark.usefixtures("keys")
 @pytest.mark.parametrize("columns", [["id"], ["id", "name"]])
 def test_a_row_that_cannot_be_read_has_its_name_if_it_was_shown(
