@@ -46,7 +46,7 @@ class TravelLog(PostgresStore):
         self.trips.append("read_drafts")
         return super().read_drafts(address, refs)
 
-    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+    def label(self, address: Address, labels: Mapping[EntityKey, str | None]) -> None:
         """Record the call."""
         self.trips.append("label")
         super().label(address, labels)

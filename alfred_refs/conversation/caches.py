@@ -150,10 +150,12 @@ class RefCache:
         ref = self.ref_of(entity, key)
         return None if ref is None else self._labels.get(ref)
 
-    def relabel(self, entity: str, key: Key, label: str) -> None:
+    def relabel(self, entity: str, key: Key, label: str | None) -> None:
         """Replace the cached label of a row; do nothing if its ref is not cached."""
         ref = self.ref_of(entity, key)
-        if ref is not None:
+        if label is None:
+            self.unlabel(entity, key)
+        elif ref is not None:
             self._labels[ref] = label
 
     def unlabel(self, entity: str, key: Key) -> None:

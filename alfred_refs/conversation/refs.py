@@ -157,7 +157,7 @@ class RefMap:
         self._is_used = False
         self._telemetry = telemetry
         self._touch_at = monotonic() + NOTED_EVERY.total_seconds()
-        self._labels: dict[EntityKey, str] = {}  # sent with the next mint
+        self._labels: dict[EntityKey, str | None] = {}  # sent with the next mint
 
     def _use_schemas(self, schemas: Schemas) -> None:
         """Use refs for rows of these schemas; the store refuses refs of rows of others."""
@@ -346,7 +346,8 @@ class RefMap:
         new = {pair: None for pair in pairs if cache.ref_of(*pair) is None}
         if not new:
             return
-        labels = {pair: self._labels.pop(pair) for pair in new if pair in self._labels}
+        noted = {pair: self._labels.pop(pair) for pair in new if pair in self._labels}
+        labels = {pair: label for pair, label in noted.items() if label is not None}
         entries = self._store.refer(self._address, list(new), labels)
         if labels:  # a known row keeps its label in the store until `store_labels` changes it
             stored = {_pair(each): each.label for each in entries}

@@ -343,13 +343,13 @@ class SessionConversation(ActivityMap):
             return True
         return not minted and self._own_cache.ref_of(*pair) is None
 
-    def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
+    def note_labels(self, labels: Mapping[EntityKey, str | None]) -> None:
         """Keep the labels of rows; they are sent with the next mint, or by `store_labels`."""
         self._labels |= labels
 
     def note_names(self, names: Mapping[str, str]) -> None:
         """Keep labels that were read for rows of refs; they may have keys."""
-        labels: dict[EntityKey, str] = {}
+        labels: dict[EntityKey, str | None] = {}
         for ref, key in self.known_keys(names).items():
             parsed, label = parse_ref(ref), clean_label(names[ref])
             if parsed is not None and not parsed.draft and label is not None:
@@ -357,7 +357,7 @@ class SessionConversation(ActivityMap):
         self.note_labels(labels)
 
     def store_labels(
-        self, changed: Mapping[EntityKey, str], unsure: Collection[EntityKey] = ()
+        self, changed: Mapping[EntityKey, str | None], unsure: Collection[EntityKey] = ()
     ) -> None:
         """Send the labels that the registry does not have: at most one round trip.
 
@@ -435,7 +435,7 @@ class SessionConversation(ActivityMap):
                 raise self._telemetry.record_refusal(self.id, error)
 
     def end_saving(
-        self, saved: Collection[str], labels: Mapping[EntityKey, str] = NO_LABELS
+        self, saved: Collection[str], labels: Mapping[EntityKey, str | None] = NO_LABELS
     ) -> Collection[EntityKey]:
         """Note at the end of the transaction which of its drafts are saved.
 

@@ -100,6 +100,11 @@ class Label:
         """
         return self.attribute is not None and loaded.get(self.attribute) == label
 
+    def is_null(self, loaded: Mapping[str, Any]) -> bool:
+        """Return whether the label's attribute is loaded and null: the row has no label."""
+        name = self.attribute
+        return name is not None and name in loaded and loaded[name] is None
+
     def attributes(self, mapper: Mapper[Any]) -> set[str]:
         """Return the mapped attributes that the label is made of.
 

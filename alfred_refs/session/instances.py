@@ -473,22 +473,25 @@ class LabelledClasses(WeakSet[type[Any]]):
 
         With `minted`, rows without a ref are left out: their labels are noted when it is minted.
         """
-        labels = {}
+        labels: dict[EntityKey, str | None] = {}
         for state, keys, source in self._among(states):
             for pair in self._keys.of(state, keys.primary):
                 known = self._conversation.cached_label(pair)
                 if known is not None and source.is_unchanged(state.dict, known):
                     continue  # the common case
                 if known is not None or self._conversation.needs_label(pair, minted=minted):
-                    labels[pair] = source.of(state.dict)
-        self._conversation.note_labels({p: each for p, each in labels.items() if each is not None})
+                    label = source.of(state.dict)
+                    if label is not None or (known is not None and source.is_null(state.dict)):
+                        labels[pair] = label
+        self._conversation.note_labels(labels)
 
-    def changed_labels(self, instances: Iterable[object]) -> dict[EntityKey, str]:
-        """Return the labels that a flush has changed."""
-        changed: dict[EntityKey, str] = {}
+    def changed_labels(self, instances: Iterable[object]) -> dict[EntityKey, str | None]:
+        """Return the labels that a flush has changed; `None` for one that is null now."""
+        changed: dict[EntityKey, str | None] = {}
         for state, keys, source in self._among(map(sqla.state_of, instances)):
             label = source.of(state.dict)
-            if label is not None and label != source.of(sqla.committed_values(state)):
+            is_known = label is not None or source.is_null(state.dict)
+            if is_known and label != source.of(sqla.committed_values(state)):
                 changed |= dict.fromkeys(self._keys.of(state, keys.primary), label)
         return changed
 

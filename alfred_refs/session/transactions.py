@@ -99,7 +99,7 @@ class _Record:
 
     before: dict[EntityKey, bool] = field(default_factory=dict)
     after: dict[EntityKey, bool] = field(default_factory=dict)
-    labels: dict[EntityKey, str] = field(default_factory=dict)
+    labels: dict[EntityKey, str | None] = field(default_factory=dict)
     drafts: dict[str, EntityKey] = field(default_factory=dict)
     activity: ActivityByKey = field(default_factory=dict)
     has_writes: bool = False
@@ -146,7 +146,7 @@ class Transactions:
         self._autocommits = self._commits = self._aborted = False
         # of the ended transaction and its savepoints, for the conversation
         self._gone: dict[EntityKey, Gone] = {}
-        self._labels: dict[EntityKey, str] = {}
+        self._labels: dict[EntityKey, str | None] = {}
         self._relabelled: set[EntityKey] = set()  # committed or not
         self._saved: list[str] = []
         self._activity: ActivityByKey = {}
@@ -208,7 +208,7 @@ class Transactions:
             for pair in pairs:
                 self._records[-1].note(pair, exists=False)
 
-    def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
+    def note_labels(self, labels: Mapping[EntityKey, str | None]) -> None:
         """Note labels that a flush has changed."""
         if self._records:
             self._records[-1].labels |= labels

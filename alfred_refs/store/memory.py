@@ -318,7 +318,7 @@ class MemoryStore:
                 if key not in saved:
                     conversation.put(replace(entry, gone=gone))
 
-    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+    def label(self, address: Address, labels: Mapping[EntityKey, str | None]) -> None:
         with self._lock:
             conversation = self._own(address)
             for key, entry in conversation.entries_of(address, labels).items():

@@ -409,7 +409,7 @@ class PostgresRefs(PostgresConnections):
         WHERE {_MAPPING_OF_REQUESTED} AND mappings.label IS DISTINCT FROM requested.label
     """)
 
-    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+    def label(self, address: Address, labels: Mapping[EntityKey, str | None]) -> None:
         parameters = address_parameters(address) | key_parameters(address, list(labels), labels)
         self._write([self._LOCK_BEGUN, self._LABEL], parameters)
 
@@ -500,7 +500,9 @@ def check_owner(rows: Sequence[_RowT], address: Address) -> Sequence[_RowT]:
 
 
 def key_parameters(
-    address: Address, keys: Sequence[EntityKey], labels: Mapping[EntityKey, str] = NO_LABELS
+    address: Address,
+    keys: Sequence[EntityKey],
+    labels: Mapping[EntityKey, str | None] = NO_LABELS,
 ) -> dict[str, Any]:
     """Return the parameters of a statement about keys."""
     return {

@@ -165,8 +165,8 @@ class Store(Protocol):
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """Record that the rows of these keys are missing, or exist again; skip unknown keys."""
 
-    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
-        """Set the labels of the refs of these keys; skip unknown keys."""
+    def label(self, address: Address, labels: Mapping[EntityKey, str | None]) -> None:
+        """Set the labels of the refs of these keys, `None` to remove one; skip unknown keys."""
 
     # Drafts
 

@@ -343,3 +343,32 @@ def test_criteria_of_loader_options_hide_rows_that_others_lead_to(bases: Engine)
     given = {"table": "hidden_shelves", "filters": by_path}
     assert desk.call(*CHAT, "db_read", given).value["rows"] == []
     assert "Dismissal" not in prompts(desk)
+
+
+@pytest.mark.parametrize("way", ["a tool", "a session", "another client"])
+def test_a_name_that_is_null_now_is_used_no_more(bases: Engine, way: str) -> None:
+    """In replies, prompts and errors; a rollback leaves it."""
+    desk = desk_on(bases, Memo)
+    add(desk, Memo(title="Plan"))
+    context, chat = desk.context(*CHAT), desk.conversation(*CHAT)
+    with desk.sessions(conversation=chat) as session:
+        session.get_one(Memo, "memo_1").title = None
+        session.flush()
+        session.rollback()
+    assert "".join(context.with_names(["memo_1"])) == "Plan"
+    if way == "a tool":
+        given = by_ref("memo_1") | {"expect": "Plan", "data": {"title": None}}
+        assert not desk.call(*CHAT, "db_update", given).failed
+    elif way == "a session":
+        with desk.sessions(conversation=chat) as session:
+            session.get_one(Memo, "memo_1").title = None
+            session.commit()
+    else:
+        with bases.begin() as connection:
+            connection.execute(text("update hidden_memos set title = null"))
+        desk.call(*CHAT, "db_read", {"table": "hidden_memos"})
+    for registry in (desk.registry, RefRegistry(bases)):
+        fresh = Context(registry.conversation("c"), toolset=desk.toolset, sessions=desk.sessions)
+        assert "".join(fresh.with_names(["memo_1"])) == "memo 1"
+    assert "Plan" not in prompts(desk)
+    assert "labels" not in desk.call(*CHAT, "db_read", by_ref("memo_9")).value["error"]
