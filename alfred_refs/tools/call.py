@@ -715,12 +715,15 @@ class Call:
         return self.put_labels(refs, "legend")
 
     def with_visible_labels(self, error: BadRefError) -> BadRefError:
-        """Return an error with labels that read hooks show: one statement for each such table."""
+        """Return an error with the labels that read hooks show.
+
+        It takes one statement for each table whose rows they hide or change.
+        """
         tables: dict[str, ToolTable] = {}
         for text in error.labels:
             ref = None if parse_draft_ref(text) else parse_ref(text)
             table = None if ref is None else self.setting.tables.of_entity(ref.entity)
-            if table is not None and self.visibility.hooks.over(table):
+            if table is not None and self.visibility.restricts(table):
                 tables[text] = table
         if not tables:
             return error
