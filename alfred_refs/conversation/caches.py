@@ -33,7 +33,7 @@ Limits:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
@@ -149,6 +149,11 @@ class RefCache:
         """Return the cached label of a row."""
         ref = self.ref_of(entity, key)
         return None if ref is None else self._labels.get(ref)
+
+    def changed_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels that differ from the cached ones, by ref."""
+        cached = self._labels
+        return {ref: label for ref, label in labels.items() if cached.get(ref) != label}
 
     def relabel(self, entity: str, key: Key, label: str | None) -> None:
         """Replace the cached label of a row; do nothing if its ref is not cached."""

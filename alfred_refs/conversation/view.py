@@ -350,7 +350,8 @@ class SessionConversation(ActivityMap):
     def note_names(self, names: Mapping[str, str]) -> None:
         """Keep labels that were read for rows of refs; they may have keys."""
         labels: dict[EntityKey, str | None] = {}
-        for ref, key in self.known_keys(names).items():
+        names = self._own_cache.changed_labels(names)  # mostly empty
+        for ref, key in self.known_keys(names).items() if names else ():
             parsed, label = parse_ref(ref), clean_label(names[ref])
             if parsed is not None and not parsed.draft and label is not None:
                 labels[parsed.entity, key] = label
