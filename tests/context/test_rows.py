@@ -740,7 +740,7 @@ def test_a_row_that_cannot_be_read_has_its_name_if_it_was_shown(
         assert shown == [f"- dish_1{expected} (not visible)"]
 
 
-@pytest.mark.parametrize("name", ["cascade", "passive", "both", "gone"])
+@pytest.mark.parametrize("name", ["cascade", "passive", "both"])
 def test_the_undo_of_a_deletion_restores_rows_that_the_database_deleted_too(
     tables: Engine, registry: RefRegistry, sessions: Sessions, name: str
 ) -> None:
