@@ -729,10 +729,11 @@ class Call:
             return error
         labels = {ref: label for ref, label in error.labels.items() if ref not in tables}
         with (
-            suppress(RefError, ToolError, SQLAlchemyError),
+            suppress(HeldBackError, RefError, ToolError, SQLAlchemyError),
             transaction(self.session, self.setting.limits.seconds),
         ):
             labels |= self.labels(tables)
+            raise HeldBackError({})  # a call that is refused commits nothing
         return error.offering([*error.known, error.near], labels)
 
     def limit_hook_depth(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
