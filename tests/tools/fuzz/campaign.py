@@ -240,8 +240,8 @@ class Round:
             given = {}
         name = given.get("table") if isinstance(given, dict) else None
         table = next((each for each in self._toolset.tables if each.name == name), None)
-        reads_less = tool == "db_read" and self._has_hook and name == "dishes"
-        cut = reads_less or (isinstance(given, dict) and given.get("cursor") is not None)
+        finds_less = self._has_hook and name == "dishes"
+        cut = finds_less or (isinstance(given, dict) and given.get("cursor") is not None)
         done = Done(tool, given, table, answer, self._rows, after, self._instances, cut)
         self._count(done)
         yield from self._judge.wrongs(done)

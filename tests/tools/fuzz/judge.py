@@ -174,7 +174,7 @@ class Judge:
                 yield "a read shows what its filters do not mean"
             if not (done.cut or done.answer.get("more")) and shown != meant:
                 yield "a read leaves out what its filters mean"
-        elif shown != meant:
+        elif not shown <= meant or (shown != meant and not done.cut):
             yield "a write hit what its filters do not mean"
 
     def _meant(self, done: Done, table: ToolTable) -> Iterator[Place]:
