@@ -607,8 +607,8 @@ class Context:
             chat.resolve_all([*retained, *(ref for ref in refs if ref not in known)])
         except BadRefError as error:
             raise self._visible_error(error) from None
-        for ref in self._deleted_among(retained):
-            raise GoneRefError(ref, None, (), None, "was deleted")
+        if deleted := self._deleted_among(retained):
+            raise GoneRefError(min(deleted), None, (), None, "was deleted")
         for each in understood.retain:
             chat.retain([each.ref], each.reason)
         chat.demote(each.ref for each in understood.demote)
