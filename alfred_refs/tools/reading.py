@@ -204,10 +204,7 @@ class RowReader:
                         rows, left_out = self._read_table(table, of_table)
                     except ToolError:  # a hook refused the read
                         continue
-                    for row in rows:
-                        ref = row.get(table.ref_field)
-                        if ref in of_table:  # a hook may have changed it
-                            found[ref] = table, row
+                    found |= {ref: (table, row) for ref, row in rows.items()}
                     cut += left_out
                 missing = {r: of_table[r] for r in of_table if not (r in found or tables[r])}
                 if missing and failures < _MAX_FAILURES:
@@ -246,8 +243,8 @@ class RowReader:
 
     def _read_table(
         self, table: ToolTable, keys: Mapping[str, Key]
-    ) -> tuple[list[Row], list[str]]:
-        """Return rows, each with the fields of all of them, and the paths of cut values."""
+    ) -> tuple[dict[str, Row], list[str]]:
+        """Return rows by ref, each with the fields of all of them, and the paths of cut values."""
         refs = list(keys)
         arguments = DbRead(
             table=table.name,
@@ -271,15 +268,15 @@ class RowReader:
                 unread.append(ForeignRef({"": ref}, "", shape.table, key))
             self._labels[ref] = text
         self._labels |= self._call.put_labels(unread, "legend")
-        return rows, rendering.cut
+        named: Iterator[tuple[Any, Row]] = ((row.get(table.ref_field), row) for row in rows)
+        return {ref: row for ref, row in named if ref in keys}, rendering.cut  # a hook may rename
 
     def _columns(self, table: ToolTable, refs: Sequence[str]) -> list[str]:
         """Return the fields of all given rows, with paths of related rows, and the label."""
         names = {table.ref_field: None}
+        is_masked = self._call.visibility.hooks.may_mask(table)  # a hook may decide by any column
         for ref in refs:
             fields = self._wanted[ref]
-            # a hook may decide by any column
-            is_masked = self._call.visibility.hooks.may_mask(table)
             names |= dict.fromkeys(_defaults(table) if fields is None or is_masked else ())
             names |= dict.fromkeys(fields or ())
         label = table.keys.label
