@@ -190,6 +190,8 @@ def test_what_filters_mean_of_drafts_is_told_anew(conversation: Conversation) ->
 
     judge = Judge(conversation, set())
     assert meant(judge, table, {"filters": [named, called]}, held) == {"gen_recipe_1"}
+    as_text = {"not": {"not": {"field": "id", "op": "in", "value": json.dumps(refs)}}}
+    assert meant(judge, table, {"filters": [as_text, called]}, held) == {"gen_recipe_1"}
     either = {"filters": [named], "or_filters": [called]}
     assert meant(judge, table, either, held) == {"gen_recipe_1"}
     assert meant(judge, table, {"filters": [called]}, held) == set()

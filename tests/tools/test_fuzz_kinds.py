@@ -117,7 +117,7 @@ PLAN, OTHER, TASK = ("f_plans", "1"), ("f_plans", "2"), ("f_tasks", "3")
 MARK, ACCOUNT, ADMIN = ("f_marks", "4"), ("f_accounts", "5"), ("f_accounts", "6")
 AUDIT, TRACE, SEAL = ("f_audits", "7"), ("f_traces", "8"), ("f_seals", "9")
 MEMO, SLIP, LINK = ("f_memos", "10"), ("f_slips", "11"), ("f_labels_of_plans", "12")
-LABEL, OURS = ("f_labels", "13"), ("f_tasks", "14")
+LABEL, OURS, NEW_LINK = ("f_labels", "13"), ("f_tasks", "14"), ("f_labels_of_plans", "113")
 BEFORE: rights.Rows = {
     PLAN: {"budget": 1, "name": "a"},
     TASK: {"plan_id": "2"},
@@ -136,6 +136,9 @@ BEFORE: rights.Rows = {
 NAMED = {f"{place[0]}_{place[1]}": place for place in [*BEFORE, OTHER]}
 ANSWER = {"table": "plans", "rows": ["f_plans_1"]}
 GONE = {"table": "plans", "deleted": ["f_plans_1"], "unlinked": ["f_labels_13"]}
+LINKS = [{"plan_id": "f_plans_1", "label_id": "f_labels_13"}]
+LINKED = {"table": "f_labels_of_plans", "rows": LINKS}
+UNLINKED = {"table": "f_labels_of_plans", "deleted": LINKS}
 TASKS = {"table": "plans", "row": "f_plans_1", "list": "tasks", "items": {}}
 READ_ONLY = "that may only be read, or not even that"
 ALONG = {
@@ -224,6 +227,11 @@ ALONG = {
             {("f_labels_of_plans", "0"): {"plan_id": "1"}},
             [f"was inserted {READ_ONLY}: f_labels_of_plans"],
         ),
+        # links by themselves
+        ("db_create", LINKED, {NEW_LINK: {"plan_id": "1", "label_id": "13"}}, []),
+        ("db_update", LINKED, {NEW_LINK: {"plan_id": "1"}}, ["did more than that: f_labels_of"]),
+        ("db_delete", UNLINKED, {}, ["tells what was not done: f_labels_of_plans"]),
+        ("db_delete", {**UNLINKED, "deleted": []}, {LINK: None}, [f"was deleted {READ_ONLY}"]),
         # the list of the tasks of a plan: one of them is another plan's
         ("db_edit_list", TASKS, {OURS: None}, []),
         ("db_edit_list", TASKS, {OURS: {"plan_id": "1", "position": 2, "text": "b"}}, []),

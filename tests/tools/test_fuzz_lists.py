@@ -127,3 +127,25 @@ def test_a_preview_that_changes_rows_is_found(conversation: Conversation) -> Non
 def test_edits_are_read_anew(edits: list[Any], expected: list[str]) -> None:
     """In a slower way than the tools do them."""
     assert lists.expected([*"abc"], edits, None) == expected
+
+
+SEEN = {"count": 2, "token": "t", "items": {"1": {"id": "a", "days": {"1": 5}}, "2": {"id": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("told", "part"),
+    [
+        ({}, True),
+        ({"items": {}}, True),
+        ({"items": {"2": {"id": "b"}}}, True),
+        ({"items": {"1": {"id": "a", "days": {}}}}, True),
+        ({"items": {"1": {"id": "a"}}}, False),
+        ({"items": {"1": {"id": "b"}}}, False),
+        ({"items": {"3": {"id": "b"}}}, False),
+        ({"token": "u"}, False),
+        ({"count": 3}, False),
+    ],
+)
+def test_an_answer_has_some_of_the_items_and_all_of_each(told: Any, *, part: bool) -> None:
+    """Those that another session sees."""
+    assert lists.is_part({**SEEN, **told}, SEEN) is part

@@ -13,7 +13,7 @@ from alfred_refs import Conversation
 from alfred_refs.mapping.keys import parse_ref
 from alfred_refs.tools.tables import ToolTable
 from tests.models import Recipe
-from tests.tools.fuzz.judge import Judge, UnsureError
+from tests.tools.fuzz.judge import Judge, UnsureError, filters_of
 from tests.tools.models import Cuisine, Dish, Part
 
 Held = Mapping[str, tuple[str, str]]
@@ -111,9 +111,7 @@ def meant(judge: Judge, table: ToolTable, arguments: Any, held: Held) -> set[str
     Raises:
         UnsureError: what the filters mean cannot be told.
     """
-    filters = [*arguments.get("filters", [])]
-    if arguments.get("or_filters"):
-        filters.append({"or": arguments["or_filters"]})
+    filters = filters_of(arguments)
     chosen = {ref for each in filters for ref in _chosen(each, table.ref_field)}
     found = set()
     for ref in chosen & held.keys():

@@ -178,10 +178,7 @@ class Judge:
             yield "a write hit what its filters do not mean"
 
     def _meant(self, done: Done, table: ToolTable) -> Iterator[Place]:
-        arguments = done.arguments
-        filters = [*arguments.get("filters", [])]
-        if arguments.get("or_filters"):
-            filters.append({"or": arguments["or_filters"]})
+        filters = filters_of(done.arguments)
         for place, row in done.instances.items():
             if place[0] == _main(table) and all(self.holds(each, row) for each in filters):
                 yield place
@@ -235,6 +232,26 @@ class Judge:
             return None
         key = self.key_of(given)
         return (key,) if name == ROW_REF and not isinstance(key, tuple) else key
+
+
+def filters_of(arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the filters of a call that must all hold; a list may be given as JSON text."""
+    filters = [_with_lists(each) for each in arguments.get("filters") or ()]
+    if arguments.get("or_filters"):
+        filters.append({"or": [_with_lists(each) for each in arguments["or_filters"]]})
+    return filters
+
+
+def _with_lists(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    groups = {n: [_with_lists(each) for each in given[n]] for n in ("and", "or") if n in given}
+    if "not" in given:
+        groups["not"] = _with_lists(given["not"])
+    value = given.get("value")
+    if given.get("op") in ("in", "not_in") and isinstance(value, str) and value[:1] == "[":
+        groups["value"] = json.loads(value)
+    return {**given, **groups}
 
 
 def _data(name: str, given: Any) -> Any:

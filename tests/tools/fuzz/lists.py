@@ -134,6 +134,21 @@ def wrongs(done: Done, judge: Judge, now: Mapping[Place, Any]) -> Iterator[str]:
         yield from _placed(done, judge, listed, before, after)
 
 
+def is_part(told: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
+    """Tell whether an answer has items of a list as it is seen whole, with its count and token."""
+    same = all(told[name] == seen.get(name) for name in ("count", "token"))
+    return same and _is_in(told["items"], seen["items"])
+
+
+def _is_in(part: Any, whole: Any) -> bool:
+    """Tell whether a value is part of another: of lists by number some items, else all."""
+    if not isinstance(part, dict) or not isinstance(whole, dict):
+        return bool(part == whole)
+    numbered = all(name.isdigit() for name in whole)
+    same = part.keys() <= whole.keys() if numbered else part.keys() == whole.keys()
+    return same and all(_is_in(each, whole[name]) for name, each in part.items())
+
+
 def _writable(
     listed: ToolList, place: Place, rows: Sequence[Any], edits: Sequence[Arguments]
 ) -> tuple[set[Place], set[str]]:
@@ -172,9 +187,13 @@ def _placed(done: Done, judge: Judge, listed: ToolList, before: Any, after: Any)
         numbers = [getattr(each, level.position) for each in rows]
         if numbers != [*range(min(numbers, default=0), len(rows) + min(numbers, default=0))]:
             yield f"positions have gaps: {numbers}"
-        shown = [(judge.key_of(each["id"]),) for each in items.values()]
-        if shown != [each._ref for each in rows][: len(shown)]:
+        shown = {int(n): (judge.key_of(each["id"]),) for n, each in items.items()}
+        there = dict(enumerate((each._ref for each in rows), start=1))
+        if not shown.items() <= there.items():
             yield "an answer shows other rows than there are"
+        new = {number for number, each in there.items() if each not in had}
+        if not new <= shown.keys() and "cut" not in done.answer:
+            yield "an answer leaves out new rows"
         return
     value = getattr(after, level.column)
     if level.names or not isinstance(value, list) or any(len(e["path"]) > 1 for e in edits):

@@ -5,8 +5,9 @@ goes out. Nothing is asked of the package but what refs name.
 
 A row is of the nearest class that is listed: an admin is an account to a model, though it can make
 none. Rows of tables that are not listed go, or lose their reference, as the mapping and the schema
-say of rows that refer to some that are deleted: those are not counted, and never named; of the
-table between two, what it led to is told. What may only be read never changes.
+say of rows that refer to some that are deleted: those are not counted, and never named; of links
+that go with a plan, the label is told. Links may be made and deleted, also alone, and are told by
+the refs of both rows. What may only be read never changes.
 """
 
 from __future__ import annotations
@@ -84,8 +85,11 @@ def wrongs(
         yield f"rows changed by a read or an error: {_of(changed)}"
     along = _gone_along(before, after)
     ours, parted = changed - along, _parted(along, before, after)
+    links = _told_links(answer, named)
     permitted = {
-        place for place in ours if _is_permitted(place[0], before.get(place), after.get(place))
+        place
+        for place in ours
+        if place in links or _is_permitted(place[0], before.get(place), after.get(place))
     }
     for place in sorted(ours - permitted):
         did = _did(place, before, after)
@@ -134,16 +138,17 @@ def _untold(
     """
     # which row has the list is no word on that row
     told = _told({n: each for n, each in answer.items() if n != "row"}, named)
+    links = _told_links(answer, named)
     if unusable := {place for place in told if place[0] not in _USABLE}:
         yield f"rows are named that no model may use: {_of(unusable)}"
     if tool == "db_read" or "error" in answer:
         return
     if others := {place for place in done if done[place] not in _DOES[tool]}:
         yield f"a write did more than that: {_of(others)}"
-    if tool != "db_create" and (untold := done.keys() - told - had):
+    if tool != "db_create" and (untold := done.keys() - told - links - had):
         yield f"rows were written of which nothing is told: {_of(untold)}"
     if tool in ("db_delete", "db_edit_list"):
-        gone = _told([answer.get("deleted"), answer.get("deleted_with")], named)
+        gone = links or _told([answer.get("deleted"), answer.get("deleted_with")], named)
         unlinked = _told(answer.get("unlinked"), named)
         said = dict.fromkeys(gone, "deleted") | dict.fromkeys(unlinked, "changed")
         if others := {place for place in said if said[place] != done.get(place)}:
@@ -241,6 +246,15 @@ def _told(value: Any, named: Mapping[str, Place]) -> set[Place]:
     words = json.dumps(value).replace('"', " ").replace("'", " ").split()
     refs = (word.strip(".,:;()[]{}") for word in words)
     return {named[ref] for ref in refs if ref in named}
+
+
+def _told_links(answer: Any, named: Mapping[str, Place]) -> set[Place]:
+    """Return the rows of the table between plans and labels that an answer tells of."""
+    if answer.get("table") != labels_of_plans.name:
+        return set()
+    told = [*answer.get("rows", ()), *answer.get("deleted", ())]
+    keys = (named[each["plan_id"]][1] + named[each["label_id"]][1] for each in told)
+    return {(labels_of_plans.name, key) for key in keys}
 
 
 def _of(places: set[Place]) -> str:
