@@ -40,7 +40,4 @@ from .drafts import Draft as Draft
 from .refs import RefEntry as RefEntry
 from .registry import RefRegistry as RefRegistry
 from .scrub import mask_keys as mask_keys
-from .view import (
-    DryRunDraftError as DryRunDraftError,
-    SessionConversation as SessionConversation,
-)
+from .view import DryRunDraftError as DryRunDraftError, SessionConversation as SessionConversation

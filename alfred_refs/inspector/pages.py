@@ -32,13 +32,7 @@ from alfred_refs.conversation import Conversation
 from alfred_refs.errors import SetupError, UnknownConversationError
 from alfred_refs.inspector.access import Operator
 from alfred_refs.store import ConversationInfo, DraftState
-from alfred_refs.tools import (
-    Approval,
-    BoundToolset,
-    CallRecord,
-    PlannedRow,
-    ToolAnswer,
-)
+from alfred_refs.tools import Approval, BoundToolset, CallRecord, PlannedRow, ToolAnswer
 
 ContextOf = Callable[[str, Any], Context]
 """Makes the `Context` of a conversation, for its owner: `BoundToolset.context`, or another."""

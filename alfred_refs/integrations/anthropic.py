@@ -40,11 +40,7 @@ from alfred_refs.integrations.adapters import require
 
 require("anthropic", "2.12", extra="anthropic")
 
-from anthropic.lib.tools import (
-    BetaAsyncBuiltinFunctionTool,
-    BetaBuiltinFunctionTool,
-    ToolError,
-)
+from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaBuiltinFunctionTool, ToolError
 from anthropic.types.beta import BetaToolUnionParam
 
 from alfred_refs.errors import SetupError

@@ -19,12 +19,6 @@ the order of the edits does not matter.
 """
 
 from .editing import EditableList as EditableList, Preview as Preview
-from .edits import (
-    Add as Add,
-    Edit as Edit,
-    Modify as Modify,
-    Move as Move,
-    Remove as Remove,
-)
+from .edits import Add as Add, Edit as Edit, Modify as Modify, Move as Move, Remove as Remove
 
 __all__ = ["Add", "Edit", "EditableList", "Modify", "Move", "Preview", "Remove"]

@@ -28,8 +28,4 @@ greenlet.
 from .attributes import refuse_pydantic_without_mixin as refuse_pydantic_without_mixin
 from .drafts import Builder as Builder, Link as Link, check_init as check_init
 from .lookups import Identity as Identity, MissingRows as MissingRows
-from .session import (
-    RefSession as RefSession,
-    note_deleted as note_deleted,
-    with_keys as with_keys,
-)
+from .session import RefSession as RefSession, note_deleted as note_deleted, with_keys as with_keys

@@ -36,12 +36,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import ReferenceType, WeakKeyDictionary
 
 from sqlalchemy import event, inspect
-from sqlalchemy.orm import (
-    InstrumentedAttribute,
-    KeyFuncDict,
-    Mapper,
-    QueryableAttribute,
-)
+from sqlalchemy.orm import InstrumentedAttribute, KeyFuncDict, Mapper, QueryableAttribute
 
 from alfred_refs import sqla
 from alfred_refs.errors import KeyColumnError, RefNotCarriedError

@@ -68,13 +68,7 @@ from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import OwnershipError, SetupError, UnconfinedError
 from alfred_refs.mapping.keys import EntityKey
-from alfred_refs.owners import (
-    Confinement,
-    Owner,
-    Ownership,
-    WriteGuard,
-    check_sent,
-)
+from alfred_refs.owners import Confinement, Owner, Ownership, WriteGuard, check_sent
 from alfred_refs.session.instances import Boundary
 from alfred_refs.session.lookups import VisibleRefs
 from alfred_refs.session.translation import (

@@ -11,9 +11,9 @@ call. `preserve_transaction` restores the transaction state of the session, even
 False
 
 `Setting` holds the toolset's options, the same for all calls. `Call` adds the session and its
-conversation, and the functions that every verb needs: keys of refs (`resolve`), pending drafts
-(`pending_drafts`), refs of instances (`refs_of`), rows re-read after a flush (`reload`), JSON
-(`rendering`), and labels (`finish_answer`).
+conversation, and the functions that every verb needs: keys of refs (`resolve`), why rows were not
+found (`check_existence`), pending drafts (`pending_drafts`), refs of instances (`refs_of`), rows
+re-read after a flush (`reload`), JSON (`rendering`), and labels (`finish_answer`).
 
 `activities_in` lists the rows that an answer shows, each with the names of the columns and
 relationships shown, for the registry's activity: later prompts read these again.
@@ -51,7 +51,7 @@ from alfred_refs import sqla
 from alfred_refs.conversation import Draft, SessionConversation
 from alfred_refs.errors import BadRefError, RefError, SetupError
 from alfred_refs.mapping import Key, parse_draft_ref, parse_ref, spells_uuid
-from alfred_refs.session import RefSession
+from alfred_refs.session import Identity, MissingRows, RefSession
 from alfred_refs.store import Action, Activity, Actor
 from alfred_refs.tools.answers import (
     Limits,
@@ -67,12 +67,7 @@ from alfred_refs.tools.arguments import Operator
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import Recorder
 from alfred_refs.tools.errors import ToolError, unexpected_row
-from alfred_refs.tools.exact import (
-    ExactValues,
-    is_exact_on,
-    read_exact,
-    select_exactly,
-)
+from alfred_refs.tools.exact import ExactValues, is_exact_on, read_exact, select_exactly
 from alfred_refs.tools.filters import BoundFilters, Conditions, Keys, read_conditions
 from alfred_refs.tools.hooks import Hooks, Reading, Row
 from alfred_refs.tools.labels import (
@@ -497,6 +492,36 @@ class Call:
                 raise self.conversation.unknown_error(text, entity)
         keys = self.conversation.resolve_pairs(pairs)
         return dict(zip(pairs, keys, strict=True))
+
+    def check_existence(self, keys: Keys) -> list[str]:
+        """Check that rows exist that a statement did not find: one statement per table.
+
+        One more statement tells why a row is missing.
+
+        Args:
+            keys: the keys of the rows, by ref and required entity.
+
+        Returns:
+            notes on rows that the database may hide (row-level security).
+
+        Raises:
+            GoneRefError: a row was deleted.
+        """
+        keys_by_table: dict[ToolTable, dict[str, Key]] = {}
+        for (ref, entity), key in keys.items():
+            table = self.setting.tables.of_entity(entity)
+            if table is not None and table.key_parts(key):
+                keys_by_table.setdefault(table, {})[ref] = key
+        notes = []
+        missing_rows = MissingRows(self.session, self.conversation)
+        for table, keys_by_ref in keys_by_table.items():
+            identity = Identity(inspect(table.model).mapper.primary_key, table.keys.identity)
+            hidden = missing_rows.check(table.entity, identity, keys_by_ref)
+            if hidden:
+                notes.append(
+                    f"{', '.join(map(repr, hidden))}: the database may hide what these name"
+                )
+        return notes
 
     def pending_drafts(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
         """Return the pending drafts that texts name, by ref: at most one round trip.

@@ -26,24 +26,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from sqlalchemy import (
-    Column,
-    FetchedValue,
-    Select,
-    Table,
-    func,
-    inspect,
-    select,
-    true,
-    tuple_,
-)
-from sqlalchemy.orm import (
-    MANYTOONE,
-    ONETOMANY,
-    Mapper,
-    RelationshipProperty,
-    selectinload,
-)
+from sqlalchemy import Column, FetchedValue, Select, Table, func, inspect, select, true, tuple_
+from sqlalchemy.orm import MANYTOONE, ONETOMANY, Mapper, RelationshipProperty, selectinload
 
 from alfred_refs import sqla
 from alfred_refs.errors import UnconfinedError

@@ -45,12 +45,8 @@ from alfred_refs.mapping import (
 from alfred_refs.mapping.columns import values_of
 from alfred_refs.owners import Ownership
 from alfred_refs.session import check_init, refuse_pydantic_without_mixin
-from alfred_refs.tools.errors import (
-    unknown_table,
-)
-from alfred_refs.tools.serialization import (
-    places_in,
-)
+from alfred_refs.tools.errors import unknown_table
+from alfred_refs.tools.serialization import places_in
 from alfred_refs.tools.tables import (
     VERBS,
     Attributes,

@@ -42,29 +42,13 @@ from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Draft, NewRow, parse_content
-from alfred_refs.errors import (
-    GoneRefError,
-    SavedDraftError,
-    SetupError,
-)
+from alfred_refs.errors import GoneRefError, SavedDraftError, SetupError
 from alfred_refs.mapping import Entities, Key, KeyColumn
 from alfred_refs.session import Builder, Link
 from alfred_refs.tools.answers import combine_answers
-from alfred_refs.tools.arguments import (
-    DbCreate,
-    NewRows,
-)
-from alfred_refs.tools.cascades import (
-    Changes,
-    assign_changes,
-    replaced_rows,
-)
-from alfred_refs.tools.drafts import (
-    DraftMaker,
-    apply_changes,
-    check_draft_class,
-    content_with_ref,
-)
+from alfred_refs.tools.arguments import DbCreate, NewRows
+from alfred_refs.tools.cascades import Changes, assign_changes, replaced_rows
+from alfred_refs.tools.drafts import DraftMaker, apply_changes, check_draft_class, content_with_ref
 from alfred_refs.tools.errors import (
     ToolError,
     foreign_row,
@@ -73,15 +57,10 @@ from alfred_refs.tools.errors import (
     invalid_content,
     too_many_rows,
 )
-from alfred_refs.tools.faults import check_existence, refusing_values
+from alfred_refs.tools.faults import refusing_values
 from alfred_refs.tools.hooks import Writing
 from alfred_refs.tools.links import LinkWriter
-from alfred_refs.tools.payload import (
-    Record,
-    check_complete,
-    draft_changes,
-    new_rows,
-)
+from alfred_refs.tools.payload import Record, check_complete, draft_changes, new_rows
 from alfred_refs.tools.tables import ToolTable
 from alfred_refs.tools.writing import Deleter, Writer
 
@@ -361,7 +340,7 @@ class Creator(Writer):
         with self._session.no_autoflush:
             found = self._session.get(class_, ref)
         if found is None:
-            check_existence(self._call, named)
+            self._call.check_existence(named)
             raise foreign_row(ref, None)
         return found
 

@@ -39,12 +39,7 @@ from sqlalchemy.orm import MANYTOONE
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping import clean_label
 from alfred_refs.mapping.columns import Family, Values
-from alfred_refs.tools.arguments import (
-    DRAFTS,
-    FILTER_KINDS,
-    SEMANTIC,
-    arguments_schema,
-)
+from alfred_refs.tools.arguments import DRAFTS, FILTER_KINDS, SEMANTIC, arguments_schema
 from alfred_refs.tools.call import Setting
 from alfred_refs.tools.payload import nestable
 from alfred_refs.tools.rules import Rule, quote_text, rules_of

@@ -18,16 +18,13 @@ and `writing` saves a draft as a row.
 - `DraftMaker` and `DraftWriter` create, change and discard drafts: all drafts of a call, or none.
   No table is written, so no hook for writes is called. Changes are checked like values of rows,
   and stored as the model passed them.
-- `DraftLists` edits a list inside a draft by position, with the same executor as lists of rows
-  (`positions`). Positions stored in nested rows are renumbered.
+- `lists` edits the lists inside drafts.
 
 Limits: a filter that would need a row of the database is refused.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,35 +34,10 @@ from sqlalchemy import and_, true
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Draft, check_draftable, class_of
-from alfred_refs.errors import BadRefError, DriftError, SetupError
+from alfred_refs.errors import BadRefError, SetupError
 from alfred_refs.mapping import HIDDEN, clean_label, parse_draft_ref, parse_ref, spells_uuid
-from alfred_refs.positions.edits import (
-    Add,
-    Edit,
-    InvalidValueError,
-    Item,
-    Modify,
-    Rules,
-    execute,
-    read_item,
-    write_item,
-)
-from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, value_refusal
-from alfred_refs.tools.answers import (
-    Rendering,
-    Room,
-    Shape,
-    combine_answers,
-    cut_depth,
-    number_items,
-    shape_of,
-)
-from alfred_refs.tools.arguments import (
-    DbDelete,
-    DbEditList,
-    DbUpdate,
-    NewRows,
-)
+from alfred_refs.tools.answers import Rendering, Room, Shape, combine_answers, cut_depth, shape_of
+from alfred_refs.tools.arguments import DbDelete, DbUpdate, NewRows
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import (
@@ -87,14 +59,9 @@ from alfred_refs.tools.labels import (
 )
 from alfred_refs.tools.matching import DraftRecord, matching_records
 from alfred_refs.tools.payload import draft_changes, new_contents, table_of_content
-from alfred_refs.tools.preconditions import (
-    Expected,
-    differing_values,
-    item_mismatch,
-    split_reach,
-)
+from alfred_refs.tools.preconditions import Expected, differing_values, split_reach
 from alfred_refs.tools.serialization import restore
-from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolList, ToolTable, Verb
+from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, Verb
 
 STATE = "_draft"
 """The field of a row with the state of a draft."""
@@ -510,106 +477,3 @@ def _merge_changes(
         elif changes.keys() & columns:
             outdated.add(name)
     return {**{n: value for n, value in content.items() if n not in outdated}, **changes}
-
-
-_TOKEN_BYTES = 9
-
-
-class DraftLists:
-    """Edits a list in one draft, for one call."""
-
-    def __init__(self, call: Call, listed: ToolList, draft: Draft) -> None:
-        self._call = call
-        self._list = listed
-        self._draft = draft
-        self._names = listed.name.split(".")
-
-    def edit(self, arguments: DbEditList, edits: Sequence[Edit]) -> dict[str, Any]:
-        """Edit the list, and return the answer; a preview changes nothing."""
-        table, draft, name = self._list.tables[0], self._draft, self._names[0]
-        last = self._list.levels[-1]
-        within = len(last.names) if isinstance(last, DocumentLevel) else 0
-        root = read_item(draft.content, self._names, within)
-        if arguments.token is not None and arguments.token != self._token(draft):
-            raise DriftError(arguments.name, None)
-        outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
-        paths = outcome.shown_paths(root) if edits else None
-        if edits:
-            check_draft_permissions(self._call, table, [draft], "update")
-            content = write_item(root, outcome.modified)
-            value = _renumber(content.get(name), self._list.levels)
-            draft = replace(draft, content=apply_changes(draft, {name: value}, table))
-        if edits and not arguments.preview:
-            given = {draft.ref: draft.content}
-            [draft] = self._call.conversation.edit_drafts(
-                given, versions={draft.ref: draft.version}
-            )
-        found = draft_records(self._call, [draft], BoundFilters(table))
-        rendering = self._call.rendering([], shape := shape_of(table, None))
-        rows = DraftRows(self._call, rendering, found.labels, whole=True)
-        [shown] = [rows.row(record, shape) for record in found.records]
-        kept = self._draft if arguments.preview else draft
-        answer = {
-            "table": arguments.table,
-            "row": arguments.row,
-            "list": arguments.name,
-            "items": number_items(shown.get(name), self._names[1:], self._list.column, paths),
-            "count": len(root.items or ()),
-            **({"preview": True} if arguments.preview else {}),
-            "token": self._token(kept),
-        }
-        return self._call.finish_answer(answer, [], rendering, rows.foreign())
-
-    def _token(self, draft: Draft) -> str:
-        """Return the token: a digest of the list's name and content."""
-        given = [draft.ref, self._list.name, draft.content.get(self._names[0])]
-        text = json.dumps(given, sort_keys=True)
-        return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
-
-
-def _renumber(value: Any, levels: Sequence[Level]) -> Any:
-    """Return a list of nested rows with their positions renumbered."""
-    level, *rest = levels
-    if not isinstance(value, list) or isinstance(level, DocumentLevel):
-        return value
-    with_position = [
-        each for each in value if isinstance(each, Mapping) and level.position in each
-    ]
-    first = 0 if any(each[level.position] == 0 for each in with_position) else 1
-    items = []
-    for number, each in enumerate(value, start=first):
-        item = each
-        if isinstance(each, Mapping) and with_position:
-            item = {**each, level.position: number}
-        if isinstance(item, Mapping) and rest and isinstance(rest[0], RowLevel):
-            inside = _renumber(item.get(rest[0].name), rest)
-            item = item if inside is None else {**item, rest[0].name: inside}
-        items.append(item)
-    return items
-
-
-class _Rules(Rules):
-    """The rules for items of a draft; the complete content is checked after the edits."""
-
-    def __init__(self, levels: Sequence[Level]) -> None:
-        self._levels = levels
-
-    def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
-        # the item is not shown: its documents may contain keys
-        return None if item_mismatch(item, expect) is None else "another item"
-
-    def check_value(self, edit: Modify | Add, depth: int) -> Any:
-        level = self._levels[min(depth, len(self._levels) - 1)]
-        if depth < len(self._levels) and isinstance(level, RowLevel):
-            is_row = isinstance(edit.value, Mapping) or (
-                isinstance(edit, Add) and isinstance(edit.value, str)
-            )
-            if not is_row:
-                raise InvalidValueError("is a row: give an object of its fields")
-            if isinstance(edit.value, Mapping) and level.position in edit.value:
-                raise InvalidValueError(f"has {level.position!r} by its place: move it")
-            return edit.value
-        why = value_refusal(self._levels, depth, edit)
-        if why is not None:
-            raise InvalidValueError(why)
-        return edit.value

@@ -28,23 +28,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from sqlalchemy import (
-    Column,
-    ForeignKeyConstraint,
-    Join,
-    Select,
-    Table,
-    inspect,
-    select,
-)
-from sqlalchemy.orm import (
-    MANYTOMANY,
-    MANYTOONE,
-    ONETOMANY,
-    Mapper,
-    RelationshipProperty,
-    aliased,
-)
+from sqlalchemy import Column, ForeignKeyConstraint, Join, Select, Table, inspect, select
+from sqlalchemy.orm import MANYTOMANY, MANYTOONE, ONETOMANY, Mapper, RelationshipProperty, aliased
 
 from alfred_refs import sqla
 from alfred_refs.tools.tables import ToolTable

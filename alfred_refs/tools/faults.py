@@ -1,4 +1,4 @@
-"""Translation of exceptions into tool errors; rows that were not found.
+"""Translation of exceptions into tool errors.
 
 `fault_of` takes an exception that ended a call. It returns a `ToolError` if the model can correct
 the call, and `None` if it is a mistake of the application or of this package; the exception is
@@ -21,9 +21,6 @@ then raised.
 - A value that a type of the application cannot convert becomes an answer, and is logged.
 - All other exceptions of the application's code are raised.
 - A violated constraint on hidden columns is not the model's fault, so the exception is raised.
-
-If a statement does not find a row that the call names, `check_existence` finds out whether the row
-was deleted or is hidden from the session.
 
 Limits: the driver's message is never quoted, so an SQLSTATE that is not listed has a generic
 message.
@@ -57,10 +54,8 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.mapping import KEY, Key, parse_draft_ref, parse_ref
-from alfred_refs.session import Identity, MissingRows
+from alfred_refs.mapping import KEY, parse_draft_ref, parse_ref
 from alfred_refs.sqla import driver_error_fields, is_in_default, is_in_flush, is_in_load
-from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
     ToolError,
     check_failed,
@@ -79,7 +74,6 @@ from alfred_refs.tools.errors import (
     unknown_ref,
     unreadable_value,
 )
-from alfred_refs.tools.filters import Keys
 from alfred_refs.tools.rules import Rule, rules_named
 from alfred_refs.tools.tables import ToolTable
 
@@ -347,31 +341,3 @@ def _describe_rules(rules: Sequence[Rule]) -> str | None:
     if len(words) < 2:  # noqa: PLR2004
         return words[0] if words else None
     return f"one of these rules: {'; or '.join(words)}"
-
-
-def check_existence(call: Call, resolved: Keys) -> list[str]:
-    """Check that rows exist: one statement per table, and one more for a missing row.
-
-    Args:
-        call: the call that did not find them.
-        resolved: the keys of the rows, by ref and required entity.
-
-    Returns:
-        notes on rows that the database may hide (row-level security).
-
-    Raises:
-        GoneRefError: a row was deleted.
-    """
-    keys_by_table: dict[ToolTable, dict[str, Key]] = {}
-    for (ref, entity), key in resolved.items():
-        table = call.setting.tables.of_entity(entity)
-        if table is not None and table.key_parts(key):
-            keys_by_table.setdefault(table, {})[ref] = key
-    notes = []
-    missing_rows = MissingRows(call.session, call.conversation)
-    for table, keys in keys_by_table.items():
-        identity = Identity(inspect(table.model).mapper.primary_key, table.keys.identity)
-        hidden = missing_rows.check(table.entity, identity, keys)
-        if hidden:
-            notes.append(f"{', '.join(map(repr, hidden))}: the database may hide what these name")
-    return notes

@@ -41,22 +41,13 @@ from alfred_refs import sqla
 from alfred_refs.conversation import Conversation
 from alfred_refs.errors import SetupError
 from alfred_refs.tools.answers import shape_of
-from alfred_refs.tools.arguments import (
-    TOOLS,
-    alternatives_of,
-    first_shape_error,
-)
+from alfred_refs.tools.arguments import TOOLS, alternatives_of, first_shape_error
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.catalog import ToolTables
+from alfred_refs.tools.decoding import decode_values
 from alfred_refs.tools.errors import foreign_row, invalid_arguments
-from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import Conditions, filter_by_refs
-from alfred_refs.tools.payload import decode_values
-from alfred_refs.tools.preconditions import (
-    Expectation,
-    expectations_of,
-    verify_expectations,
-)
+from alfred_refs.tools.preconditions import Expectation, expectations_of, verify_expectations
 from alfred_refs.tools.tables import ToolTable
 
 _Row = TypeVar("_Row")
@@ -433,7 +424,7 @@ def _check_rows(call: Call, required: RequiredRefs) -> None:
         missing = sorted({*refs} - {*call.refs_of(visible, table)})
         if missing:
             entity = table.entity
-            check_existence(call, {(ref, entity): keys[ref, entity] for ref in missing})
+            call.check_existence({(ref, entity): keys[ref, entity] for ref in missing})
             raise foreign_row(missing[0], None, is_given=True)
 
 

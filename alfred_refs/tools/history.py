@@ -40,14 +40,7 @@ from alfred_refs.tools.call import Answer, Request
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import RecordedChange
 from alfred_refs.tools.errors import in_doubt, rejected
-from alfred_refs.tools.plans import (
-    Named,
-    Namer,
-    Plan,
-    PlannedRow,
-    entity_of,
-    visible_plan,
-)
+from alfred_refs.tools.plans import Named, Namer, Plan, PlannedRow, entity_of, visible_plan
 from alfred_refs.tools.serialization import replace_keys
 
 EDITED: Final = "#arguments:"

@@ -33,9 +33,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from sqlalchemy import (
-    ColumnElement,
-)
+from sqlalchemy import ColumnElement
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs.session import RefSession

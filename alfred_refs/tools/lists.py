@@ -17,13 +17,17 @@
 Positions, and the foreign key to the row with the list, are written if a model may update the
 rows, even if these columns are hidden.
 
+`DraftLists` edits a list inside a draft with the same executor: the complete content is checked
+after the edits, and positions stored in nested rows are renumbered.
+
 Limits: rows without a usable order can be edited only after a preview has shown the list to the
-model. An item cannot be moved to another row if the model may not change the foreign key. `drafts`
-edits lists inside drafts.
+model. An item cannot be moved to another row if the model may not change the foreign key.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -31,8 +35,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from alfred_refs.conversation import NewRow
-from alfred_refs.errors import ListError, SetupError
+from alfred_refs.conversation import Draft, NewRow
+from alfred_refs.errors import DriftError, ListError, SetupError
 from alfred_refs.positions.editing import (
     RowAddition,
     RowChange,
@@ -53,6 +57,7 @@ from alfred_refs.positions.edits import (
     Rules,
     execute,
     read_item,
+    write_item,
 )
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, value_refusal
 from alfred_refs.tools.answers import (
@@ -63,6 +68,7 @@ from alfred_refs.tools.answers import (
     cut_depth,
     number_items,
     paths_inside,
+    shape_of,
     size_of,
 )
 from alfred_refs.tools.arguments import DbEditList, ListEdit
@@ -74,7 +80,12 @@ from alfred_refs.tools.cascades import (
     check_update,
     restored_values,
 )
-from alfred_refs.tools.drafts import DraftLists
+from alfred_refs.tools.drafts import (
+    DraftRows,
+    apply_changes,
+    check_draft_permissions,
+    draft_records,
+)
 from alfred_refs.tools.errors import (
     ToolError,
     fixed_item,
@@ -82,8 +93,8 @@ from alfred_refs.tools.errors import (
     hidden_items,
     unordered_list,
 )
-from alfred_refs.tools.faults import check_existence, refusing_values
-from alfred_refs.tools.filters import filter_by_refs
+from alfred_refs.tools.faults import refusing_values
+from alfred_refs.tools.filters import BoundFilters, filter_by_refs
 from alfred_refs.tools.payload import check_complete, new_records, refs_of_records, update_record
 from alfred_refs.tools.preconditions import differences, item_mismatch
 from alfred_refs.tools.serialization import as_shown
@@ -367,7 +378,7 @@ class ListEditor:
         )
         row = self._call.session.scalars(statement).unique().one_or_none()
         if row is None:
-            check_existence(self._call, keys)
+            self._call.check_existence(keys)
             raise foreign_row(ref, None)
         return row
 
@@ -530,3 +541,108 @@ def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel,
 def _add(others: dict[str, list[str]], more: Mapping[str, Sequence[str]]) -> None:
     for name, refs in more.items():
         others[name] = [*dict.fromkeys([*others.get(name, ()), *refs])]
+
+
+_TOKEN_BYTES = 9
+
+
+class DraftLists:
+    """Edits a list in one draft, for one call."""
+
+    def __init__(self, call: Call, listed: ToolList, draft: Draft) -> None:
+        self._call = call
+        self._list = listed
+        self._draft = draft
+        self._names = listed.name.split(".")
+
+    def edit(self, arguments: DbEditList, edits: Sequence[Edit]) -> dict[str, Any]:
+        """Edit the list, and return the answer; a preview changes nothing."""
+        table, draft, name = self._list.tables[0], self._draft, self._names[0]
+        last = self._list.levels[-1]
+        within = len(last.names) if isinstance(last, DocumentLevel) else 0
+        root = read_item(draft.content, self._names, within)
+        if arguments.token is not None and arguments.token != self._token(draft):
+            raise DriftError(arguments.name, None)
+        outcome = execute(root, edits, arguments.name, DraftItemRules(self._list.levels))
+        paths = outcome.shown_paths(root) if edits else None
+        if edits:
+            check_draft_permissions(self._call, table, [draft], "update")
+            content = write_item(root, outcome.modified)
+            value = _renumber(content.get(name), self._list.levels)
+            draft = replace(draft, content=apply_changes(draft, {name: value}, table))
+        if edits and not arguments.preview:
+            given = {draft.ref: draft.content}
+            [draft] = self._call.conversation.edit_drafts(
+                given, versions={draft.ref: draft.version}
+            )
+        found = draft_records(self._call, [draft], BoundFilters(table))
+        rendering = self._call.rendering([], shape := shape_of(table, None))
+        rows = DraftRows(self._call, rendering, found.labels, whole=True)
+        [shown] = [rows.row(record, shape) for record in found.records]
+        kept = self._draft if arguments.preview else draft
+        answer = {
+            "table": arguments.table,
+            "row": arguments.row,
+            "list": arguments.name,
+            "items": number_items(shown.get(name), self._names[1:], self._list.column, paths),
+            "count": len(root.items or ()),
+            **({"preview": True} if arguments.preview else {}),
+            "token": self._token(kept),
+        }
+        return self._call.finish_answer(answer, [], rendering, rows.foreign())
+
+    def _token(self, draft: Draft) -> str:
+        """Return the token: a digest of the list's name and content."""
+        given = [draft.ref, self._list.name, draft.content.get(self._names[0])]
+        text = json.dumps(given, sort_keys=True)
+        return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
+
+
+def _renumber(value: Any, levels: Sequence[Level]) -> Any:
+    """Return a list of nested rows with their positions renumbered."""
+    level, *rest = levels
+    if not isinstance(value, list) or isinstance(level, DocumentLevel):
+        return value
+    with_position = [
+        each for each in value if isinstance(each, Mapping) and level.position in each
+    ]
+    first = 0 if any(each[level.position] == 0 for each in with_position) else 1
+    items = []
+    for number, each in enumerate(value, start=first):
+        item = each
+        if isinstance(each, Mapping) and with_position:
+            item = {**each, level.position: number}
+        if isinstance(item, Mapping) and rest and isinstance(rest[0], RowLevel):
+            inside = _renumber(item.get(rest[0].name), rest)
+            item = item if inside is None else {**item, rest[0].name: inside}
+        items.append(item)
+    return items
+
+
+class DraftItemRules(Rules):
+    """The rules for items of a draft; the complete content is checked after the edits."""
+
+    def __init__(self, levels: Sequence[Level]) -> None:
+        self._levels = levels
+
+    def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
+        """Return "another item" if an item does not match what the model expects."""
+        # the item is not shown: its documents may contain keys
+        return None if item_mismatch(item, expect) is None else "another item"
+
+    def check_value(self, edit: Modify | Add, depth: int) -> Any:
+        """Return the value of an edit, if it fits the level."""
+        level = self._levels[min(depth, len(self._levels) - 1)]
+        if depth < len(self._levels) and isinstance(level, RowLevel):
+            is_row = isinstance(edit.value, Mapping) or (
+                isinstance(edit, Add) and isinstance(edit.value, str)
+            )
+            if not is_row:
+                raise InvalidValueError("is a row: give an object of its fields")
+            if isinstance(edit.value, Mapping) and level.position in edit.value:
+                raise InvalidValueError(f"has {level.position!r} by its place: move it")
+            return edit.value
+        why = value_refusal(self._levels, depth, edit)
+        if why is not None:
+            raise InvalidValueError(why)
+        return edit.value

@@ -66,7 +66,6 @@ from alfred_refs.tools.errors import (
 from alfred_refs.tools.exact import is_exact_on
 from alfred_refs.tools.filters import BoundFilters
 from alfred_refs.tools.matching import DraftRecord
-from alfred_refs.tools.payload import item_table
 from alfred_refs.tools.serialization import as_shown, limit_depth, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable, list_by_name
 
@@ -534,7 +533,7 @@ class _ExpectationReader:
             self._add(table, [arguments.row], arguments.expect)
         listed, edits = list_by_name(table, arguments.name), []
         for edit in arguments.edits:
-            target, data = item_table(edit, listed), edit.data
+            target, data = listed.item_table(edit.path, edit.ref), edit.data
             if target is not None:
                 data = self._rows(target, data)
                 if edit.ref is not None and not _is_statement(target, edit.expect):

@@ -83,7 +83,6 @@ from alfred_refs.tools.errors import (
     unknown_column,
 )
 from alfred_refs.tools.exact import is_text_needed
-from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys, comparable, operand
 from alfred_refs.tools.hooks import Reading, Row
 from alfred_refs.tools.labels import ForeignRef, key_in, ref_columns
@@ -603,7 +602,7 @@ class TotalsReader:
         limit = most if asked is None else min(asked, most)
         groups = self._read_groups(reading, bound, totals, keys, limit)
         if keys and not any(count for *_, count in groups):
-            reading.notes += check_existence(self._call, keys)
+            reading.notes += self._call.check_existence(keys)
         rendering = self._call.rendering([], shape := Shape(totals.table, totals.groups))
         places = iter(range(1, len(groups) + 1))
 

@@ -19,7 +19,7 @@
 6. Related rows are loaded, rows become JSON (`answers`), hooks see them (`after_read`), and labels
    are read.
 
-If a named row is not found, `faults.check_existence` finds out whether it was deleted or is not
+If a named row is not found, `Call.check_existence` finds out whether it was deleted or is not
 visible to the session.
 
 `RowReader` rereads rows for prompts (`Toolset.reread`). It uses the same steps 2, 5 and 6, for the
@@ -39,7 +39,7 @@ from itertools import islice, starmap
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Select, and_, inspect, true
+from sqlalchemy import and_, inspect, true
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Draft
@@ -62,7 +62,6 @@ from alfred_refs.tools.errors import (
     no_semantic_search,
     no_totals,
 )
-from alfred_refs.tools.faults import check_existence
 from alfred_refs.tools.filters import (
     BoundFilters,
     Condition,
@@ -545,14 +544,7 @@ class Reader:
             conditions.append(self._after_cursor(cursor, order))
         shape = replace(page.shape, also=order.exact_columns())  # for the cursor
         page = replace(page, shape=shape)
-        return self._find_rows(self._statement(page, conditions, order), reading, page)
-
-    def _statement(
-        self, page: _Page, conditions: Sequence[Condition], order: Order | GivenOrder
-    ) -> Select[Any]:
-        """Return the SELECT of a page, with one more row to detect a next page."""
-        selected = self._call.select_rows(page.shape).where(*conditions)
-        return selected.order_by(*order.by()).limit(page.limit + 1)
+        return self._find_rows(reading, page, conditions, order)
 
     def _check_missing(self, reading: Reading, page: _Page, instances: Sequence[Any]) -> None:
         """Raise an error if named rows were not found because they do not exist."""
@@ -566,7 +558,7 @@ class Reader:
             missing.difference_update(self._call.refs_of(instances, table))
             keys = {wanted: key for wanted, key in keys.items() if wanted[0] in missing}
         if keys and (reading.keys is None or reading.keys):
-            reading.notes += check_existence(self._call, keys)
+            reading.notes += self._call.check_existence(keys)
 
     def _find_in_given_order(
         self, reading: Reading, page: _Page, conditions: Sequence[Condition]
@@ -577,14 +569,26 @@ class Reader:
             return [], False
         among = getattr(table.model, table.own or "").in_(keys)
         order = GivenOrder(table, keys)
-        statement = self._statement(page, [*conditions, among], order)
-        return self._find_rows(statement.offset(page.start), reading, page)
+        return self._find_rows(reading, page, [*conditions, among], order, offset=page.start)
 
     def _find_rows(
-        self, statement: Select[Any], reading: Reading, page: _Page
+        self,
+        reading: Reading,
+        page: _Page,
+        conditions: Sequence[Condition],
+        order: Order | GivenOrder,
+        *,
+        offset: int | None = None,
     ) -> tuple[list[Any], bool]:
-        if reading.options:
-            statement = statement.options(*reading.options)
+        """Return the rows of a page, and whether more rows exist: it selects one row more."""
+        statement = (
+            self._call.select_rows(page.shape)
+            .where(*conditions)
+            .order_by(*order.by())
+            .limit(page.limit + 1)
+            .offset(offset)
+            .options(*reading.options)
+        )
         found = self._call.read_rows(statement, page.shape)
         return found[: page.limit], len(found) > page.limit
 

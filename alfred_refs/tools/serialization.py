@@ -4,7 +4,7 @@ Everything that a model receives passes through `replace_keys` once. It takes ro
 errors with stored texts, and returns JSON. Each key in a text or field name becomes a mark such as
 `<recipe_1>` or, if the key has no ref that may be shown, `<key_1>`. An answer takes at most two
 queries to the registry: one for existing refs, one to mint the others. An answer without keys
-takes none. `payload.decode_arguments` reverses this.
+takes none. `decoding.decode_arguments` reverses this.
 
 >>> with session.raw_keys():
 ...     key = session.scalar(select(Recipe.id).where(Recipe.name == "Soup"))

@@ -46,13 +46,7 @@ from alfred_refs.tools.effects import RecordedChange, Recorder
 from alfred_refs.tools.errors import plan_changed, unknown_call
 from alfred_refs.tools.history import EDITED, Journal, answer_of, change_entries
 from alfred_refs.tools.hooks import Writing
-from alfred_refs.tools.plans import (
-    Named,
-    Namer,
-    Plan,
-    entity_of,
-    make_plan,
-)
+from alfred_refs.tools.plans import Named, Namer, Plan, entity_of, make_plan
 from alfred_refs.tools.tables import ToolTable, Verb
 from alfred_refs.tools.undo import ChangedRow, Undo, fold
 

@@ -34,11 +34,7 @@ from sqlalchemy.orm import MANYTOONE, ONETOMANY, Mapper, RelationshipProperty
 
 from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
-from alfred_refs.mapping import (
-    ClassKeys,
-    Key,
-    KeyColumn,
-)
+from alfred_refs.mapping import ClassKeys, Key, KeyColumn, parse_ref
 from alfred_refs.mapping.columns import UnfitValueError, Values, spells_document
 from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
 from alfred_refs.session import Identity
@@ -50,12 +46,7 @@ from alfred_refs.tools.errors import (
     unknown_column,
     unknown_list,
 )
-from alfred_refs.tools.serialization import (
-    Places,
-    QuotedText,
-    key_number,
-    map_document,
-)
+from alfred_refs.tools.serialization import Places, QuotedText, key_number, map_document
 
 Verb = Literal["create", "update", "delete"]
 
@@ -457,6 +448,17 @@ class ToolList:
         """Return the table of the rows in the list at a depth, from 0; `None` for other items."""
         within = depth < len(self.levels) and isinstance(self.levels[depth], RowLevel)
         return self.tables[depth + 1] if within else None
+
+    def item_table(self, path: Sequence[int] | None, ref: str | None) -> ToolTable | None:
+        """Return the table of an item that an edit names, if it is a row.
+
+        The level follows from the length of its path, or the entity of its ref.
+        """
+        if path is not None:
+            return self.rows_at(len(path) - 1)
+        parsed = None if ref is None else parse_ref(ref)
+        depths = {table.entity: depth for depth, table in reversed([*enumerate(self.tables[1:])])}
+        return self.rows_at(0 if parsed is None else depths.get(parsed.entity, 0))
 
     @property
     def column(self) -> ToolColumn | None:

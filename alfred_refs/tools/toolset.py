@@ -79,6 +79,7 @@ from alfred_refs.tools.call import (
 )
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.creating import Creator
+from alfred_refs.tools.decoding import bare_refs, decode_arguments, read_documents
 from alfred_refs.tools.definitions import (
     Form,
     description_of,
@@ -97,13 +98,7 @@ from alfred_refs.tools.history import Journal, answer_of, pending_answer
 from alfred_refs.tools.hooks import PLANNED, Hooks
 from alfred_refs.tools.labels import LabelMode
 from alfred_refs.tools.lists import ListEditor
-from alfred_refs.tools.payload import (
-    bare_refs,
-    check_content,
-    decode_arguments,
-    notes_of,
-    read_documents,
-)
+from alfred_refs.tools.payload import check_content, notes_of
 from alfred_refs.tools.plans import REFUSED, Plan
 from alfred_refs.tools.preconditions import check_expectations
 from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader

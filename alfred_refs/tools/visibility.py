@@ -48,13 +48,7 @@ from alfred_refs.tools.arguments import DbRead
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.errors import ToolError
 from alfred_refs.tools.exact import ExactValues, is_exact_on
-from alfred_refs.tools.filters import (
-    Condition,
-    Conditions,
-    Keys,
-    bind_filters,
-    read_conditions,
-)
+from alfred_refs.tools.filters import Condition, Conditions, Keys, bind_filters, read_conditions
 from alfred_refs.tools.hooks import Hooks, Reading
 from alfred_refs.tools.labels import ForeignRef, key_attribute
 from alfred_refs.tools.tables import ToolTable

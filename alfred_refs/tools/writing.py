@@ -47,31 +47,16 @@ from alfred_refs.tools.cascades import (
     check_update,
     is_reference_writable,
 )
-from alfred_refs.tools.drafts import (
-    DraftWriter,
-)
-from alfred_refs.tools.errors import (
-    circular_reference,
-    foreign_row,
-    too_many_rows,
-)
+from alfred_refs.tools.drafts import DraftWriter
+from alfred_refs.tools.errors import circular_reference, foreign_row, too_many_rows
 from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
-from alfred_refs.tools.faults import check_existence, refusing_values
+from alfred_refs.tools.faults import refusing_values
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys
 from alfred_refs.tools.hooks import Row, Writing
 from alfred_refs.tools.labels import labelled_refs
 from alfred_refs.tools.links import LinkWriter
-from alfred_refs.tools.payload import (
-    Record,
-    refs_of_records,
-    update_record,
-)
-from alfred_refs.tools.preconditions import (
-    differences,
-    expected_names,
-    label_of,
-    split_reach,
-)
+from alfred_refs.tools.payload import Record, refs_of_records, update_record
+from alfred_refs.tools.preconditions import differences, expected_names, label_of, split_reach
 from alfred_refs.tools.tables import ToolTable, Verb
 
 
@@ -350,7 +335,7 @@ class Writer:
             GoneRefError: a named row was deleted.
             ToolError: the owner may only read the matching rows, or the model expects rows.
         """
-        hidden = check_existence(self._call, named)
+        hidden = self._call.check_existence(named)
         if self._call.write_conditions(table):
             readable = (
                 select(table.model)

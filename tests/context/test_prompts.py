@@ -15,14 +15,7 @@ from alfred_refs import ContextError, TemplateError
 from alfred_refs.context import Exchange, Item, Step
 from alfred_refs.context.decisions import STEP_TYPES, StepType, decision_type
 from alfred_refs.context.instructions import Instructions, ToolText
-from alfred_refs.context.prompts import (
-    NAMES,
-    PARTS,
-    Material,
-    Templates,
-    plain_lines,
-    prompt_of,
-)
+from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, plain_lines, prompt_of
 
 # SPEC 8.5, cell by cell
 SPEC = """header RWAG, guidance W, status RWAG, previous note RW, profile AG, guidance AG,

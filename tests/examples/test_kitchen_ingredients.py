@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from examples.kitchen.ingredients import (
-    IngredientLine,
-    catalogue_name,
-    parse_ingredient,
-    singular,
-)
+from examples.kitchen.ingredients import IngredientLine, catalogue_name, parse_ingredient, singular
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from advanced_alchemy.base import UUIDAuditBase, UUIDBase
 from advanced_alchemy.exceptions import RepositoryError
-from advanced_alchemy.filters import (
-    CollectionFilter,
-    LimitOffset,
-    NotInCollectionFilter,
-    OrderBy,
-)
+from advanced_alchemy.filters import CollectionFilter, LimitOffset, NotInCollectionFilter, OrderBy
 from advanced_alchemy.repository import SQLAlchemyAsyncRepository, SQLAlchemySyncRepository
 from advanced_alchemy.service import (
     SQLAlchemyAsyncRepositoryService,

@@ -11,13 +11,7 @@ from sqlalchemy import Engine, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Session, aliased, joinedload, selectinload
 
-from alfred_refs import (
-    ForeignRowError,
-    Ownership,
-    RefRegistry,
-    RefSession,
-    UnconfinedError,
-)
+from alfred_refs import ForeignRowError, Ownership, RefRegistry, RefSession, UnconfinedError
 from tests.fix_owned import World
 from tests.owned import Recipe, recipe_links, recipe_tags
 

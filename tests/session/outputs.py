@@ -12,16 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import (
-    Uuid,
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import Uuid, bindparam, delete, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session, joinedload, selectinload, with_polymorphic

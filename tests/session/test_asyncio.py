@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, insert, literal_column, select, text, update
-from sqlalchemy.ext.asyncio import (
-    AsyncEngine,
-    AsyncSession,
-    async_scoped_session,
-)
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import joinedload, selectinload
 
 from alfred_refs import (

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import (
-    inspect,
-    select,
-    text,
-)
+from sqlalchemy import inspect, select, text
 from sqlalchemy.orm import (
     close_all_sessions,
     make_transient,

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import bindparam, delete, event, func, insert, select, text, update
-from sqlalchemy.orm import (
-    joinedload,
-    make_transient,
-    object_session,
-    raiseload,
-    sessionmaker,
-)
+from sqlalchemy.orm import joinedload, make_transient, object_session, raiseload, sessionmaker
 
 from tests.session_api.world import Box, Plain, Thing, Use, World
 

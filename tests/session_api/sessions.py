@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import (
-    func,
-    inspect,
-    select,
-)
-from sqlalchemy.orm import (
-    Query,
-    Session,
-    scoped_session,
-)
+from sqlalchemy import func, inspect, select
+from sqlalchemy.orm import Query, Session, scoped_session
 
 from tests.session_api.world import BY_NAME, IDS, SERIES_2_1, THINGS, Box, Thing, World, covers
 

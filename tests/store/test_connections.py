@@ -17,12 +17,7 @@ from sqlalchemy.util import greenlet_spawn
 from alfred_refs import PostgresStore, RefRegistry
 from alfred_refs.errors import RegistryFailedError
 from alfred_refs.store import Activity, Address
-from tests.store.test_postgres import (
-    by_default,
-    connections_beside_one_of,
-    cut_others,
-    numbers,
-)
+from tests.store.test_postgres import by_default, connections_beside_one_of, cut_others, numbers
 
 pytestmark = pytest.mark.tables
 

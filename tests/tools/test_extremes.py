@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import (
-    CHAR,
-    Date,
-    DateTime,
-    Engine,
-    Float,
-    Numeric,
-    text,
-)
+from sqlalchemy import CHAR, Date, DateTime, Engine, Float, Numeric, text
 from sqlalchemy.dialects.postgresql import REAL
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 

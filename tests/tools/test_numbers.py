@@ -26,12 +26,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.context import Context
 from alfred_refs.integrations.mcp import server_of
 from alfred_refs.tools import BoundToolset, Toolset
-from alfred_refs.tools.serialization import (
-    MAX_INTEGER,
-    is_integer_text,
-    is_plain,
-    restore,
-)
+from alfred_refs.tools.serialization import MAX_INTEGER, is_integer_text, is_plain, restore
 
 BIG = MAX_INTEGER + 1
 """The least integer that is no exact float."""

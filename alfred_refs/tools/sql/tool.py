@@ -61,9 +61,9 @@ from alfred_refs.tools.answers import Room, cut_depth, shorten_texts
 from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, RowActivity, Setting, activities_of, transaction
 from alfred_refs.tools.catalog import ToolTables
+from alfred_refs.tools.decoding import decode_values
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
-from alfred_refs.tools.payload import decode_values
 from alfred_refs.tools.serialization import CutText, shorten_text
 from alfred_refs.tools.sql.parsing import (
     CostBudget,

@@ -6,14 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import (
-    Engine,
-    ForeignKeyConstraint,
-    UniqueConstraint,
-    Uuid,
-    create_engine,
-    select,
-)
+from sqlalchemy import Engine, ForeignKeyConstraint, UniqueConstraint, Uuid, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
 

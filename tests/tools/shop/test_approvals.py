@@ -20,13 +20,7 @@ from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows
-from tests.tools.shop.models import (
-    StallLabel,
-    StallLine,
-    StallOrder,
-    StallParcel,
-    StallRemark,
-)
+from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallParcel, StallRemark
 
 Desks = Callable[..., BoundToolset]
 Stored = Callable[[], Rows]
