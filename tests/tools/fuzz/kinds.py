@@ -70,7 +70,7 @@ def place_in(engine: Engine, seed: int) -> Place:
     """Return a place in an empty database, with its tables."""
     Base.metadata.create_all(engine)
     forbidden.Base.metadata.create_all(engine)
-    registry = RefRegistry(engine)
+    registry = RefRegistry(engine, timeout=120)  # a busy machine is no find
     registry.create_tables()
     return Place(engine, registry, World(engine), seed, Found())
 
