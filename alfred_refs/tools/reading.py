@@ -180,36 +180,34 @@ class RowReader:
         self._room = call.room()
         self._included: dict[ToolTable, Sequence[str]] = {}  # added by hooks
         self._labels: dict[str, str | None] = {}
+        self._unreadable: set[str] = set()
+        self._cut: list[str] = []
 
     def read(self) -> CurrentRows:
         """Return the rows, without keys."""
         found: dict[str, tuple[ToolTable, Row]] = {}
         deleted: list[str] = []
-        unreadable: set[str] = set()
-        cut: list[str] = []
         keys = self._call.conversation.known_keys(self._wanted)
         tables = {ref: self._tables_of(ref, key) for ref, key in keys.items()}
         while tables := {ref: each for ref, each in tables.items() if each and ref not in found}:
             by_table: dict[ToolTable, dict[str, Key]] = {}
-            for name, (table, *_) in tables.items():
-                by_table.setdefault(table, {})[name] = keys[name]
+            for ref, (table, *_) in tables.items():
+                by_table.setdefault(table, {})[ref] = keys[ref]
             tables = {ref: each[1:] for ref, each in tables.items()}
             for table, of_table in by_table.items():
-                self.reading, self.started_at = table, monotonic()
-                if failures := self._failures.get(table, 0):
-                    unreadable |= of_table.keys()
-                else:
-                    try:
-                        rows, left_out = self._read_table(table, of_table)
-                    except ToolError:  # a hook refused the read
-                        continue
-                    found |= {ref: (table, row) for ref, row in rows.items()}
-                    cut += left_out
+                rows = self._try_table(table, of_table)
+                if rows is None:
+                    continue
+                found |= {ref: (table, row) for ref, row in rows.items()}
                 missing = {r: of_table[r] for r in of_table if not (r in found or tables[r])}
-                if missing and failures < _MAX_FAILURES:
+                if missing and self._failures.get(table, 0) < _MAX_FAILURES:
                     deleted += self._deleted(table, missing)
         self.reading = None
-        answer = {"rows": [row for _, row in found.values()], "labels": self._labels, "cut": cut}
+        answer = {
+            "rows": [row for _, row in found.values()],
+            "labels": self._labels,
+            "cut": self._cut,
+        }
         plain = replace_keys(answer, self._call.conversation, self._tables.shown)
         self._labels = plain["labels"]
         rows_by_ref = zip(found.items(), plain["rows"], strict=True)
@@ -220,9 +218,20 @@ class RowReader:
             },
             frozenset(deleted),
             [each for each in plain["cut"] if self._is_shown(each)],
-            frozenset(unreadable.difference(found, deleted)),
+            frozenset(self._unreadable.difference(found, deleted)),
             frozenset(self._masked(ref for ref in self._wanted if ref not in found)),
         )
+
+    def _try_table(self, table: ToolTable, keys: Mapping[str, Key]) -> dict[str, Row] | None:
+        """Return rows by ref: none after a failed read, `None` if a hook refuses the read."""
+        self.reading, self.started_at = table, monotonic()
+        if self._failures.get(table, 0):
+            self._unreadable |= keys.keys()
+            return {}
+        try:
+            return self._read_table(table, keys)
+        except ToolError:
+            return None
 
     def _masked(self, missing: Iterable[str]) -> Iterator[str]:
         """Yield the entities of rows that were not found, if hooks may hide such rows."""
@@ -240,10 +249,8 @@ class RowReader:
         tables = [t for t in self._tables if t.entity == entity and t.key_parts(key)]
         return sorted(tables, key=lambda table: -len(fields.intersection(table.fields)))
 
-    def _read_table(
-        self, table: ToolTable, keys: Mapping[str, Key]
-    ) -> tuple[dict[str, Row], list[str]]:
-        """Return rows by ref, each with the fields of all of them, and the paths of cut values."""
+    def _read_table(self, table: ToolTable, keys: Mapping[str, Key]) -> dict[str, Row]:
+        """Return rows by ref, each with the fields of all of them."""
         refs = list(keys)
         arguments = DbRead(
             table=table.name,
@@ -267,8 +274,9 @@ class RowReader:
                 unread.append(ForeignRef({"": ref}, "", shape.table, key))
             self._labels[ref] = text
         self._labels |= self._call.put_labels(unread, "legend")
+        self._cut += rendering.cut
         named: Iterator[tuple[Any, Row]] = ((row.get(table.ref_field), row) for row in rows)
-        return {ref: row for ref, row in named if ref in keys}, rendering.cut  # a hook may rename
+        return {ref: row for ref, row in named if ref in keys}  # a hook may rename
 
     def _columns(self, table: ToolTable, refs: Sequence[str]) -> list[str]:
         """Return the fields of all given rows, with paths of related rows, and the label."""
