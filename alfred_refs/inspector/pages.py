@@ -340,10 +340,7 @@ class Pages:
         """Return calls: without keys in plans and changes, with cleaned arguments and answers."""
         id_ = opened.info.id
         records = self._desk.history(id_, opened.owner, **which)
-        contents = [
-            (self._tables.without_hidden(each.arguments), self._tables.without_hidden(each.answer))
-            for each in records
-        ]
+        contents = [(self._tables.without_hidden(each.arguments), each.answer) for each in records]
         shown = self._desk.cover(id_, opened.owner, contents)
         return [
             replace(record, arguments=arguments, answer=answer)

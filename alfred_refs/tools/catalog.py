@@ -23,6 +23,7 @@ cannot be listed, nor can rows that are read from a union of tables and may be c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -245,17 +246,24 @@ class ToolTables:
             return [self.without_hidden(each, table) for each in value]
         if not isinstance(value, Mapping):
             return value
+        # items of a list, by position
+        if table is not None and all(str(each).isdigit() for each in value):
+            return {place: self.without_hidden(each, table) for place, each in value.items()}
         if table is not None:
             return {
                 name: self.without_hidden(each, table.targets.get(name))
                 for name, each in value.items()
-                if name not in table.hidden
+                if _COLUMN.sub(r"\1", str(name)) not in table.hidden
             }
-        named = value.get("table")
+        named, list_name = value.get("table"), str(value.get("list")).partition(".")[0]
         table = self._tables.get(named) if isinstance(named, str) else None
+        within: dict[str, ToolTable | None] = dict.fromkeys(_ROWS, table)
+        if table is not None:
+            within["items"] = table.targets.get(list_name)
         return {
-            name: self.without_hidden(each, table if name in _ROWS else None)
+            name: self.without_hidden(each, within.get(name))
             for name, each in value.items()
+            if not (name == "items" and table is not None and list_name in table.hidden)
         }
 
     @cached_property
@@ -688,3 +696,4 @@ def _has_default(column: Any) -> bool:
 
 
 _ROWS = ("rows", "data", "totals")  # parts of answers and arguments that contain rows
+_COLUMN = re.compile(r"^\w+\((\w+)\)$")  # the column in the name of a total

@@ -36,6 +36,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from alfred_refs.conversation import Conversation
 from alfred_refs.store import Actor, CallEntry, CallState, ChangeEntry, NewCall
+from alfred_refs.tools.arguments import TOOLS
 from alfred_refs.tools.call import Answer, Request
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import RecordedChange
@@ -184,13 +185,13 @@ def pending_answer(number: int, plan: Plan, rejection: CallEntry | None = None) 
     }
 
 
-def answer_of(entry: CallEntry | None) -> Answer:
-    """Return the answer of an earlier call."""
+def answer_of(entry: CallEntry | None, tables: ToolTables) -> Answer:
+    """Return the answer of an earlier call, as a model may see it now."""
     if entry is None:
         return rejected(0, "there is no such call").to_json()
     match entry.state:
         case "done" | "refused":
-            return dict(entry.answer or {entry.state: {"call": entry.number}})
+            return _visible_answer(entry, tables) or {entry.state: {"call": entry.number}}
         case "waiting":
             return pending_answer(entry.number, Plan.model_validate(entry.plan))
         case "doing":
@@ -199,6 +200,18 @@ def answer_of(entry: CallEntry | None) -> Answer:
             return rejected(entry.number, entry.reason).to_json()
         case "expired":
             return rejected(entry.number, "nobody has decided it in time").to_json()
+
+
+def _visible_answer(entry: CallEntry, tables: ToolTables) -> Answer | None:
+    """Return a stored answer without columns that are now hidden from the model.
+
+    `None` if no answer is kept, or it shows rows of a table that is not listed any more.
+    """
+    answer: Answer | None = tables.without_hidden(entry.answer)
+    if answer is None or entry.tool not in TOOLS:  # the application's own may have any "table"
+        return answer
+    shown = {part.get("table") for part in (answer, *answer.get("also", ()))} - {None}
+    return answer if shown <= {*tables.names} else None
 
 
 def planned_rows(
@@ -382,5 +395,5 @@ def record_of(
         changes=rows,
         is_complete=is_complete,
         plan=visible_plan(entry.plan, tables) if has_plan else None,
-        answer=entry.answer,
+        answer=_visible_answer(entry, tables),
     )

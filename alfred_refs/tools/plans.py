@@ -629,14 +629,16 @@ def visible_plan(stored: Any, tables: ToolTables) -> Plan:
         tables: the tables that a model may use.
     """
     plan = Plan.model_validate(stored)
-    known = {entity_of(table): table for table in tables}
+    hidden_names: dict[str, set[str]] = {}  # classes of one entity may hide different columns
+    for table in tables:
+        hidden_names.setdefault(entity_of(table), set()).update(table.hidden)
     rows, others = [], Counter(plan.others)
     for row in plan.rows:
-        table = known.get(row.entity)
-        if table is None:
+        if row.entity not in hidden_names:
             others[row.action] += 1
             continue
-        shown = {name: each for name, each in row.fields.items() if name not in table.hidden}
+        names = hidden_names[row.entity]
+        shown = {name: each for name, each in row.fields.items() if name not in names}
         hidden = row.hidden + len(row.fields) - len(shown)
         rows.append(row.model_copy(update={"fields": shown, "hidden": hidden}))
     return plan.model_copy(update={"rows": rows, "others": dict(others)})

@@ -300,7 +300,7 @@ class Approver(_Supervisor):
         connection, doing = calls.shared_connection(recorder.connections), None
         waiting = calls.lock(number, connection)
         if waiting is None or waiting.state != "waiting":
-            raise HeldBackError(answer_of(waiting))
+            raise HeldBackError(answer_of(waiting, call.setting.tables))
         if plan.token != waiting.token:
             raise HeldBackError(plan_changed(plan.summary, number).to_json())
         changes = self._entries(named)
@@ -313,7 +313,7 @@ class Approver(_Supervisor):
         if connection is None:
             doing, values = (number, values), {"state": "doing", "decided_by": self._by}
         if calls.update(number, "waiting", changes, connection, **values) is None:
-            raise HeldBackError(answer_of(calls.get(number)))
+            raise HeldBackError(answer_of(calls.get(number), call.setting.tables))
         self._doing = doing
         return answer
 
@@ -337,14 +337,23 @@ def store_call(
     return calls.add(replace(new, state="doing"), changes).number
 
 
-def db_call_status(conversation: Conversation, call: int) -> dict[str, Any]:
-    """Return what became of a call that waits for a person, by the number in its answer: that it
-    still waits, its answer if it was approved, or why it was rejected. Changes nothing.
-    """  # noqa: D205  # the description of a tool is one paragraph
-    entry = conversation.calls.get(call)
-    if entry is None or entry.token is None:  # it never waited
-        raise unknown_call(call)
-    raise HeldBackError(answer_of(entry))  # a stored answer has no keys
+def call_status_tool(tables: ToolTables) -> Callable[[Conversation, int], Answer]:
+    """Return the function of the tool `db_call_status`.
+
+    Args:
+        tables: the tables that a model may use.
+    """
+
+    def db_call_status(conversation: Conversation, call: int) -> Answer:
+        """Return what became of a call that waits for a person, by the number in its answer: that
+        it still waits, its answer if it was approved, or why it was rejected. Changes nothing.
+        """  # noqa: D205  # the description of a tool is one paragraph
+        entry = conversation.calls.get(call)
+        if entry is None or entry.token is None:  # it never waited
+            raise unknown_call(call)
+        raise HeldBackError(answer_of(entry, tables))  # a stored answer has no keys
+
+    return db_call_status
 
 
 class Undoer(Keeper):

@@ -110,7 +110,7 @@ from alfred_refs.tools.supervision import (
     Keeper,
     Planner,
     Undoer,
-    db_call_status,
+    call_status_tool,
     known_call,
     table_named,
 )
@@ -254,7 +254,7 @@ class Toolset:
             own = {} if sql is True else sql
             self.functions["db_query"] = _query_tool(self._setting, own)
         if consent is not None:
-            self.tool(read_only=True)(db_call_status)
+            self.tool(read_only=True)(call_status_tool(self.tables))
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
         """Return a value derived from these tools, cached by name."""
@@ -377,7 +377,7 @@ class Toolset:
         """Execute a write that is kept in the history, or may need a person."""
         entry, request = known_call(chat, request)
         if entry is not None:
-            return answer_of(entry)
+            return answer_of(entry, self.tables)
         for _ in range(_ATTEMPTS):
             token = request.plan
             if self.consent is not None:
@@ -406,7 +406,7 @@ class Toolset:
         chat = self._view_of(session)
         entry, request = known_call(chat, request)
         if entry is not None:
-            return answer_of(entry)
+            return answer_of(entry, self.tables)
         plan = self.plan(session, request)
         if plan.refusal is not None or not self.consent.is_needed(plan):
             return None
@@ -429,7 +429,7 @@ class Toolset:
                 continue
             if each.token != plan.token:
                 chat.calls.update(each.number, "waiting", plan=plan_json, token=plan.token)
-            return answer_of(chat.calls.get(each.number))
+            return answer_of(chat.calls.get(each.number), self.tables)
         stored = NewCall(
             tool=request.tool,
             arguments=arguments,

@@ -9,7 +9,8 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation
-from tests.tools.conftest import Call
+from alfred_refs.tools import Toolset
+from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish, Part
 
 NOTES = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
@@ -100,3 +101,19 @@ def test_without_edits_the_whole_list_is_shown(call: Call) -> None:
     assert texts(call("db_edit_list", **LIST, list="parts", preview=True)["items"]) == {
         str(n): note for n, note in enumerate(NOTES, start=1)
     }
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_stricter_toolset_hides_columns_in_answers(call: Call) -> None:
+    """Of items under their positions, of a list that is hidden itself, and in totals."""
+    tables = Toolset(MODELS, hidden=[Part.note, Part.position, Dish.tags]).tables
+    call("db_read", table="dishes")
+    parts, tags = (
+        call("db_edit_list", **LIST, list=name, preview=True) for name in ("parts", "tags")
+    )
+    totals = call("db_read", table="parts", columns=["dish_id", "max(position)"])
+
+    assert parts["items"]["1"]["note"] == "a"
+    assert "note" not in tables.without_hidden(parts)["items"]["1"]
+    assert tables.without_hidden(tags) == {n: v for n, v in tags.items() if n != "items"}
+    assert {*tables.without_hidden(totals)["totals"][0]} == {"dish_id", "_dish_id_label"}

@@ -9,7 +9,9 @@ import pytest
 from sqlalchemy import Engine, delete, func, select, text, update
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.tools import BoundToolset, Hooks, Plan, PlannedRow, ToolError
+from alfred_refs.tools import BoundToolset, Hooks, Plan, PlannedRow, ToolError, Toolset
+from alfred_refs.tools.plans import visible_plan
+from tests.owned import Cat, Dog
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
 from tests.tools.shop.models import StallLine, StallOrder, StallParcel, StallRemark
 
@@ -375,3 +377,11 @@ def test_a_refusal_repeats_names_that_look_like_refs_of_new_rows(desk_of: Desks)
     refusal = desk_of().plan("chat-7", None, "db_update", given).refusal
     assert refusal is not None
     assert "'stall_order_900000001'" in refusal["message"]
+
+
+def test_a_stored_plan_has_no_column_that_a_class_of_its_entity_hides() -> None:
+    """The plan has the entity of a row, and not its class."""
+    tables = Toolset([Dog, Cat], hidden=[Dog.tricks]).tables
+    row = PlannedRow(ref=None, entity="animal", action="created", fields={"name": "", "tricks": 3})
+    [shown] = visible_plan(Plan(tool="db_create", rows=[row]).model_dump(), tables).rows
+    assert (shown.fields, shown.hidden) == ({"name": ""}, 1)
