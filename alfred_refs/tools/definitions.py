@@ -80,7 +80,8 @@ def description_of(
     listed = list(tables)
     if not listed:
         return ""
-    lines = [_HOW_TO_READ.format(entity=listed[0].entity)]
+    entity = listed[0].entity or listed[0].ends[0].table.entity
+    lines = [_HOW_TO_READ.format(entity=entity)]
     lines[0] += _HOW_TO_READ_LISTS if any(map(lists_of, listed)) else ""
     for table in listed:
         lines += _table_lines(table, filled(table))

@@ -226,7 +226,9 @@ def test_a_table_without_a_key_has_links_too(session: RefSession, toolset: Tools
         "filters": named(task_id="task_1", person_id="person_1"),
         "expect": {"task_1": "Buy"},
     }
-    assert "task_id*: task ref" in toolset.describe(["task_watchers"])
+    described = toolset.describe(["task_watchers"])
+    assert "'task ref': a text such as 'task_1'" in described
+    assert "task_id*: task ref" in described
     assert toolset.call(session, "db_delete", delete)["count"] == 2
     assert stored(session, task_watchers) == 1
 
