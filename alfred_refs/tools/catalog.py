@@ -562,14 +562,9 @@ def _table(
         for attribute in attributes
         if not is_listed(mapper, attribute.key, hidden)
     }
+    for each in mapper.self_and_descendants:  # the table has the rows of all subclasses
+        _check_label(each, entities, hidden)
     named_by = set() if keys.label is None else keys.label.attributes(mapper)
-    kept_back = sorted(name for name in named_by if is_listed(mapper, name, hidden))
-    if kept_back:
-        raise SetupError(
-            f"hidden lists {kept_back[0]!r} of {model.__qualname__!r}, of which the label of its "
-            "rows is made",
-            "show it, or choose another label: __ref_label__ or RefPolicy(labels={...})",
-        )
     related = named_by & {*mapper.relationships.keys()}
     if related:
         raise SetupError(
@@ -589,6 +584,23 @@ def _table(
         own_parts=(*parts,),
         generated=tuple(name for name in parts if not _has_default(parts[name])),
     )
+
+
+def _check_label(mapper: Mapper[Any], entities: Entities, hidden: Attributes) -> None:
+    """Check that the labels of a class show no hidden attribute.
+
+    Raises:
+        SetupError: they do.
+    """
+    label = entities.of_class(mapper.class_).label
+    named_by = set() if label is None else label.attributes(mapper)
+    kept_back = sorted(name for name in named_by if is_listed(mapper, name, hidden))
+    if kept_back:
+        raise SetupError(
+            f"hidden lists {kept_back[0]!r} of {mapper.class_.__qualname__!r}, of which the label "
+            "of its rows is made",
+            "show it, or choose another label: __ref_label__ or RefPolicy(labels={...})",
+        )
 
 
 def _own_parts(

@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ from sqlalchemy.orm import (
     relationship,
 )
 
-from alfred_refs import RefSession, SetupError
+from alfred_refs import RefPolicy, RefSession, SetupError
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Key, MealPlan, Person, Recipe
@@ -572,9 +573,14 @@ def test_what_is_hidden_of_a_class_is_hidden_of_its_subclasses(session: RefSessi
 
 
 def test_what_rows_are_called_by_cannot_be_hidden() -> None:
-    """Labels stand beside refs and in errors."""
-    with pytest.raises(SetupError, match="of which the label of its rows is made"):
-        Toolset([Dish], hidden=[Dish.name])
+    """Labels are next to refs and in errors; rows of a subclass are rows of its base."""
+    policy = RefPolicy(labels={Cook: "stars"})
+    for refused in (
+        partial(Toolset, [Dish], hidden=[Dish.name]),
+        partial(Toolset, [Person], hidden=[Cook.stars], policy=policy),
+    ):
+        with pytest.raises(SetupError, match="of which the label of its rows is made"):
+            refused()
 
 
 KEY_VALUES: dict[str, tuple[Any, Any]] = {
