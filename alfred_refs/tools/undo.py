@@ -29,22 +29,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ForeignKey, Table, not_, select, text, tuple_
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from alfred_refs import sqla
 from alfred_refs.errors import SetupError
 from alfred_refs.session import RefSession
 from alfred_refs.store import ChangeEntry
 from alfred_refs.tools.effects import Image, Recorder, images_of, is_left_out, ordered
-from alfred_refs.tools.errors import ToolError, undo_conflict
+from alfred_refs.tools.errors import undo_conflict
 from alfred_refs.tools.plans import quoted
 
 _COLUMNS = text("""
     SELECT attname, format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_attribute
     WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped""")
+
+# by SQLSTATE or its class
+_REFUSALS: Final[Mapping[str, str]] = {
+    "P0001": "a trigger of the database forbids it",
+    "42501": "the database does not permit it",
+    "22": "a value does not fit its column any more",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,14 +286,16 @@ class Undo:
                 for step in (first, *rest):
                     step()
                 self._connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-            except IntegrityError as error:
+            except DBAPIError as error:
+                refusal = _refusal(error)
+                if refusal is None:
+                    raise
                 savepoint.rollback()
-                failure = error
             else:
                 savepoint.commit()
                 break
         else:
-            raise _refused(failure) from None
+            raise undo_conflict([refusal])
         self._check_done()
 
     def _check_done(self) -> None:
@@ -500,7 +509,11 @@ def fold(changes: Iterable[ChangeEntry], tables: Mapping[str, Table]) -> Iterato
     yield from rows.values()
 
 
-def _refused(error: IntegrityError) -> ToolError:
+def _refusal(error: DBAPIError) -> str | None:
+    """Return why the database refuses a write; `None` if that is not because of the rows."""
     fields = sqla.driver_error_fields(error)
-    table, name = fields.get("table_name"), fields.get("constraint_name")
-    return undo_conflict([f"a row of {table} would break the constraint {name}"])
+    state = str(fields["sqlstate"])
+    if state.startswith("23"):
+        table, name = fields.get("table_name"), fields.get("constraint_name")
+        return f"a row of {table} would break the constraint {name}"
+    return _REFUSALS.get(state, _REFUSALS.get(state[:2]))

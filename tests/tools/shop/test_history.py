@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Callable
@@ -10,12 +11,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, select, text, update
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
+from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
-from alfred_refs.tools import BoundToolset, Hooks, Journal, Toolset
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
 from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
 from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallPhoto
 
@@ -326,6 +329,48 @@ def test_references_in_a_circle_and_unique_values(
     desk.call("chat-7", None, "db_delete", DELETE)
 
     assert desk.undo("chat-7", turn=1, by="ann").refusal is None
+    assert stored() == before
+
+
+REFUSING = """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+        AS $$BEGIN RAISE EXCEPTION 'no' {state}; END$$;
+    CREATE TRIGGER refuse BEFORE INSERT ON stall_orders FOR EACH ROW EXECUTE FUNCTION refuse()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "conflict"),
+    [
+        (REFUSING.format(state=""), "a trigger of the database forbids it"),
+        (REFUSING.format(state="USING ERRCODE = '42501'"), "the database does not permit it"),
+        (
+            "ALTER TABLE stall_lines ALTER text TYPE int USING 0",
+            "a value does not fit its column any more",
+        ),
+    ],
+)
+def test_a_database_that_refuses_an_undo(
+    desk_of: Desks, shop: Engine, stored: Stored, change: str, conflict: str
+) -> None:
+    """A row cannot come back: nothing is undone, and the person is told why."""
+    desk = desk_of()
+    desk.call("chat-7", None, "db_delete", DELETE)
+    with shop.begin() as connection:
+        connection.exec_driver_sql(change)
+    before = stored()
+
+    async def undo(driver: str) -> Plan:
+        other = create_async_engine(shop.url.set(drivername=f"postgresql+{driver}"))
+        sessions = async_sessionmaker(other, class_=AsyncRefSession)
+        people: Any = desk.toolset.bind(sessions, registry=RefRegistry(other)).aio
+        plan: Plan = await people.undo("chat-7", call=1, by="ann")
+        await other.dispose()
+        return plan
+
+    for driver in ("psycopg", "asyncpg"):
+        refusal = asyncio.run(undo(driver)).refusal or {}
+        assert refusal.get("conflicts") == [conflict]
     assert stored() == before
 
 
