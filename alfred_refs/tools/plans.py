@@ -87,6 +87,8 @@ class PlannedRow(BaseModel):
         fields: the values of a new or deleted row; the values of a changed row before and after.
         hidden: the number of changed columns that the model does not see.
         is_named: whether the call requests the change; otherwise it is a side effect.
+        updates: the entities that a link is an update of, if both of its rows exist before and
+            after the call.
 
     Example:
         >>> asked = {"table": "recipes", "data": {"name": "Curry"}}
@@ -104,6 +106,7 @@ class PlannedRow(BaseModel):
     fields: dict[str, Any] = Field(default_factory=dict)
     hidden: int = 0
     is_named: bool = True
+    updates: list[str] = Field(default_factory=list)
 
     def merged_with(self, other: PlannedRow | None) -> PlannedRow:
         """Return the row with the values of another table of its class, if there is one."""
@@ -385,7 +388,7 @@ class Namer:
         known = [(change, *self._row_of(change)) for change in changes]
         pairs = [pair for _, _, pair in known if pair is not None]
         if referred:
-            pairs += [pair for change, table, _ in known for pair in self._referred(change, table)]
+            pairs += [pair for change, table, _ in known for pair in self.referred(change, table)]
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in self.refs]
         self.refs.update(self.conversation.refs_of_pairs(missing) if missing else {})
         own = [self._label(change, table) for change, table, _ in known]
@@ -447,7 +450,7 @@ class Namer:
         names = self.attributes_of(change.table)
         return label.of({names[name]: value for name, value in image.items() if name in names})
 
-    def _referred(self, change: RecordedChange, table: ToolTable | None) -> Iterator[EntityKey]:
+    def referred(self, change: RecordedChange, table: ToolTable | None) -> Iterator[EntityKey]:
         """Yield the rows that a row refers to, before and after the change."""
         for name, attribute in self.attributes_of(change.table).items():
             column = None if table is None else table.columns.get(attribute)
@@ -580,6 +583,7 @@ def make_plan(
     namer.refs.update(new)
     rows: dict[Any, PlannedRow] = {}
     others: Counter[Action] = Counter()
+    passing = {each.pair for each in named if each.change.action != "updated"}
     for each in named:
         if each.table is None:
             others[each.change.action] += 1
@@ -594,6 +598,7 @@ def make_plan(
             fields=fields,
             hidden=hidden,
             is_named=asked is None or (each.table is table and each.change.action == asked),
+            updates=_updated_entities(each.table, each.change, namer, passing),
         )
         rows[key] = row.merged_with(rows.get(key))
     shown: dict[str, Any] = replace_keys(
@@ -612,6 +617,25 @@ def make_plan(
         unseen=[*unseen],
         token=token_of(each.change for each in named),
     )
+
+
+def _updated_entities(
+    table: ToolTable,
+    change: RecordedChange,
+    namer: Namer,
+    passing: Collection[EntityKey | None],
+) -> list[str]:
+    """Return the entities that a link is an update of: those of rows with its relationship.
+
+    Args:
+        table: the table of the change; other tables than of links return none.
+        change: the change of the link.
+        namer: finds the rows that it links.
+        passing: the rows that the call creates or deletes, which take their links along.
+    """
+    ends = [end.table.entity for end in table.ends if end.is_writable]
+    is_own = ends and not any(pair in passing for pair in namer.referred(change, table))
+    return ends if is_own else []
 
 
 def entity_of(table: ToolTable) -> str:

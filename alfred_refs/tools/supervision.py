@@ -117,8 +117,10 @@ class Consent:
             entities = {entity_of(t) for t in self.tables if issubclass(t.model, model)}
             entities.add(entity_of(cast("ToolTable", self.tables.of_model(model))))
             actions = {*_ACTIONS.values()} if verbs == "all" else {_ACTIONS[v] for v in verbs}
-            if any(row.entity in entities and row.action in actions for row in plan.rows):
-                return True
+            for row in plan.rows:
+                updated = entities.intersection(row.updates) if "updated" in actions else ()
+                if updated or (row.entity in entities and row.action in actions):
+                    return True
         return False
 
 

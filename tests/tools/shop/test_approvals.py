@@ -92,6 +92,12 @@ def test_calls_that_need_nobody_are_done(desk_of: Desks) -> None:
     assert desk.call("chat-7", None, "db_read", {"table": "stall_orders"}).value["count"] == 2
 
 
+UNLINK = {
+    "table": "stall_order_labels",
+    "filters": [{"field": "order_id", "op": "=", "value": "stall_order_1"}],
+}
+
+
 def _deletes_an_order(plan: Plan) -> bool:
     return any(row.entity == "stall_order" and row.action == "deleted" for row in plan.rows)
 
@@ -103,6 +109,9 @@ def _deletes_an_order(plan: Plan) -> bool:
         ({StallLine: "all"}, "db_create", CREATE, True),
         ({StallLine: ["update"]}, "db_create", CREATE, False),
         ({StallLabel: "all"}, "db_delete", DELETE, False),
+        ({StallOrder: ["update"]}, "db_delete", UNLINK, True),
+        ({StallOrder: ["create", "delete"]}, "db_delete", UNLINK, False),
+        ({StallLabel: "all"}, "db_delete", UNLINK, False),  # it has no relationship
         (lambda plan: len(plan.rows) > 1, "db_delete", DELETE, True),
         (lambda plan: len(plan.rows) > 1, "db_update", UPDATE, False),
         (_deletes_an_order, "db_delete", DELETE, True),
