@@ -291,11 +291,12 @@ class Undo:
                 if refusal is None:
                     raise
                 savepoint.rollback()
+                failure = undo_conflict([refusal])
             else:
                 savepoint.commit()
                 break
         else:
-            raise undo_conflict([refusal])
+            raise failure
         self._check_done()
 
     def _check_done(self) -> None:
