@@ -30,6 +30,7 @@ shared by all calls, so it should not keep the state of one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -47,8 +48,17 @@ from alfred_refs.tools.arguments import (
     clauses_of,
 )
 
-PLANNED = "alfred_refs.planned"
-"""The entry of `Session.info` that is true while a call is planned."""
+_PLANNED = "alfred_refs.planned"  # entry of `Session.info`
+
+
+@contextmanager
+def planning(session: RefSession) -> Iterator[None]:
+    """Let hooks know inside the `with` that writes will be rolled back."""
+    session.info[_PLANNED] = True
+    try:
+        yield
+    finally:
+        del session.info[_PLANNED]
 
 
 Row = dict[str, Any]
@@ -172,7 +182,7 @@ class Writing:
     @property
     def planned(self) -> bool:
         """Whether the write will be rolled back (a plan), so hooks must not send anything."""
-        return bool(self.session.info.get(PLANNED))
+        return bool(self.session.info.get(_PLANNED))
 
 
 class Hooks:

@@ -450,10 +450,23 @@ class Namer:
         names = self.attributes_of(change.table)
         return label.of({names[name]: value for name, value in image.items() if name in names})
 
-    def referred(self, change: RecordedChange, table: ToolTable | None) -> Iterator[EntityKey]:
-        """Yield the rows that a row refers to, before and after the change."""
+    def referred(
+        self,
+        change: RecordedChange,
+        table: ToolTable | None,
+        names: Collection[str] | None = None,
+    ) -> Iterator[EntityKey]:
+        """Yield the rows that a row refers to, before and after the change.
+
+        Args:
+            change: the change of the row.
+            table: its table.
+            names: the attributes that refer to them; all by default.
+        """
+        columns = {} if table is None else table.columns
+        wanted = columns if names is None else names
         for name, attribute in self.attributes_of(change.table).items():
-            column = None if table is None else table.columns.get(attribute)
+            column = columns.get(attribute) if attribute in wanted else None
             for image in (change.before, change.after):
                 text = None if image is None else image.get(name)
                 if column is not None and column.key is not None and text is not None:

@@ -395,7 +395,7 @@ class Undoer(Keeper):
         return super().finish(call, recorder, answer)
 
     def _ask_hooks(self, call: Call, rows: Sequence[ChangedRow]) -> None:
-        """Call `before_write` of the hooks of each table with rows to undo."""
+        """Call `before_write` of the hooks of each table with rows or links to undo."""
         groups: dict[tuple[ToolTable, Verb], list[str]] = {}
         for row in rows:
             table = call.setting.tables.of_table(row.table)
@@ -406,9 +406,35 @@ class Undoer(Keeper):
                 elif row.after is None:
                     verb = "create"
                 groups.setdefault((table, verb), []).append(row.ref or "")
+        for table, ref in self._updated_by_links(call, rows):
+            if call.setting.hooks_of(table):
+                groups.setdefault((table, "update"), []).append(ref)
         for (table, verb), refs in groups.items():
             arguments = DbDelete.model_construct(table=table.name, filters=[])
             writing = Writing(call.session, table.model, verb, arguments)
             writing.refs, writing.undoes = refs, self.request.undoes
             for hooks in call.setting.hooks_of(table):
                 hooks.before_write(writing)
+
+    @staticmethod
+    def _updated_by_links(
+        call: Call, rows: Sequence[ChangedRow]
+    ) -> Iterator[tuple[ToolTable, str]]:
+        """Yield the rows with the relationship of each link, unless they come or go with it."""
+        tables, chat = call.setting.tables, call.conversation
+        namer = Namer(tables, chat, call.session.get_bind().dialect)
+        links = [
+            (table, RecordedChange(row.table, (), row.before, row.after))
+            for row in rows
+            for table in (tables.of_table(row.table),)
+            if table is not None and table.ends
+        ]
+        pairs = {pair for table, change in links for pair in namer.referred(change, table)}
+        refs = chat.refs_of_pairs([*pairs]) if pairs else {}
+        passing = {row.ref for row in rows if row.before is None or row.after is None} - {None}
+        for table, change in links:
+            if passing.isdisjoint(refs.get(each) for each in namer.referred(change, table)):
+                for end in table.ends:
+                    for pair in namer.referred(change, table, end.columns):
+                        if end.is_writable:
+                            yield end.table, refs.get(pair, "")

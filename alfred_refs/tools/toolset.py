@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -95,7 +95,7 @@ from alfred_refs.tools.faults import fault_of, without_unlisted
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
 from alfred_refs.tools.functions import FunctionTool, function_tool
 from alfred_refs.tools.history import Journal, answer_of, pending_answer
-from alfred_refs.tools.hooks import PLANNED, Hooks
+from alfred_refs.tools.hooks import Hooks, planning
 from alfred_refs.tools.labels import LabelMode
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import check_content, notes_of
@@ -446,14 +446,11 @@ class Toolset:
     def plan(self, session: RefSession, request: Request) -> Plan:
         """Return the plan of a call; see `BoundToolset.plan`."""
         planner, chat = Planner(request), self._view_of(session)
-        session.info[PLANNED] = True
         try:
-            with preserve_transaction(session), chat.dry_run():
+            with planning(session), preserve_transaction(session), chat.dry_run():
                 answer = self.supervise(session, request, planner)
         except DryRunDraftError:
             return Plan(tool=request.tool, notes=["changes drafts only, which are not rows yet"])
-        finally:
-            del session.info[PLANNED]
         if "error" in answer:
             refusal = chat.without_dry_run_refs(answer["error"])
             return Plan(tool=request.tool, refusal=refusal, token=REFUSED)
@@ -463,7 +460,8 @@ class Toolset:
         """Undo the changes of calls; see `BoundToolset.undo`."""
         chat = self._view_of(session)
         call = Call(self._setting, session, chat, undoer)
-        with session.activity() as seen, preserve_transaction(session):
+        planned = planning(session) if undoer.only_plan else nullcontext()
+        with planned, session.activity() as seen, preserve_transaction(session):
             try:
                 call.run(dict, writes=True)
             except HeldBackError as held:

@@ -445,20 +445,28 @@ def test_what_hooks_change_is_undone_too(desk_of: Desks, stored: Stored) -> None
 
 
 def test_hooks_are_asked_before_an_undo(desk_of: Desks, stored: Stored) -> None:
-    """Hooks are asked before an undo."""
-    asked = []
+    """For a link, as for an update of the row with its relationship; also of a plan."""
+    asked: list[Any] = []
 
     class Ask(Hooks):
         def before_write(self, write: Any) -> None:
-            asked.append((write.verb, write.undoes, write.refs))
+            asked.append((write.verb, write.undoes, write.refs, write.planned))
 
-    desk = desk_of(hooks={StallOrder: [Ask()]})
-    desk.call("chat-7", None, "db_update", UPDATE)
-    asked.clear()
-    desk.undo("chat-7", call=1, by="ann")
-
-    assert asked == [("update", 1, ["stall_order_1"])]
-    assert stored()
+    desk, before = desk_of(hooks={StallOrder: [Ask()]}), stored()
+    links = [{"field": "order_id", "op": "=", "value": "stall_order_1"}]
+    calls = [
+        ("update", "db_update", UPDATE),
+        ("update", "db_delete", {"table": "stall_order_labels", "filters": links}),
+        ("create", "db_delete", DELETE),
+    ]
+    for number, (verb, tool, arguments) in enumerate(calls):
+        call = 2 * number + 1
+        assert not desk.call("chat-7", None, tool, arguments).failed
+        asked.clear()
+        for only_plan in (True, False):
+            desk.undo("chat-7", call=call, by="ann", only_plan=only_plan)
+        assert asked == [(verb, call, ["stall_order_1"], planned) for planned in (True, False)]
+    assert stored() == before
 
 
 def test_who_and_what_must_be_said(desk_of: Desks) -> None:
