@@ -410,7 +410,11 @@ class _Resources:
         return _contents(uri, text, "application/json")
 
     async def _row(self, request: Request, text: str) -> str | None:
-        """Return the answer of `db_read` for a ref, or None if the ref names no row."""
+        """Return the answer of `db_read` for a ref, or None if the ref names no row.
+
+        Raises:
+            MCPError: the row cannot be read, or a hook refuses it.
+        """
         ref = parse_ref(text)
         table = None if ref is None else self._desk.toolset.tables.of_entity(ref.entity)
         if table is None:
@@ -418,6 +422,9 @@ class _Resources:
         by_ref = {"field": table.ref_field, "op": "=", "value": text}
         arguments = {"table": table.name, "filters": [by_ref]}
         answer = await self._executor.call(request, "db_read", arguments)
+        error = answer.value.get("error", {"ref": text})
+        if "ref" not in error and error != _UNKNOWN_CONVERSATION:
+            raise MCPError(types.INTERNAL_ERROR, mask_keys(error["message"]))
         return _json(answer.value) if answer.value.get("rows") else None
 
     def _entries(self, chat: Conversation) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
 from sqlalchemy import JSON, Engine, Enum, ForeignKey, String, create_engine, text
 from sqlalchemy.ext.mutable import MutableList
 from sqlalchemy.orm import (
@@ -24,6 +26,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.types import TypeDecorator
 
 from alfred_refs import RefRegistry, RefSession
+from alfred_refs.integrations.mcp import server_of
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Toolset
 
@@ -76,7 +79,8 @@ class Shelf(Base):
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     """An engine on a database with two rows."""
-    engine = create_engine("sqlite://", poolclass=StaticPool)
+    of_any_thread = {"check_same_thread": False}
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args=of_any_thread)
     Base.metadata.create_all(engine)
     with Session(engine) as session:
         session.add_all([Shelf(name="a"), Shelf(name="b")])
@@ -142,3 +146,14 @@ def test_what_else_a_load_raises_is_raised(engine: Engine, desk: BoundToolset) -
 
     with pytest.raises(RuntimeError, match="a fault of the application"):
         desk.call("c", None, "db_read", {"table": "unreadable_shelves"})
+
+
+async def test_a_resource_of_a_row_that_cannot_be_read(engine: Engine, desk: BoundToolset) -> None:
+    """It is there: the client gets the error of `db_read`; other rows are read."""
+    store(engine, "colour", "BLUE")
+    columns = {"table": "unreadable_shelves", "columns": ["name"], "order_by": "name"}
+    await desk.call_async("c", None, "db_read", columns)
+    async with Client(server_of(desk, lambda _: ("c", None), name="shelves")) as client:
+        assert (await client.read_resource("refs://row/shelf_1")).contents
+        with pytest.raises(MCPError, match="that the application cannot read"):
+            await client.read_resource("refs://row/shelf_2")
