@@ -185,10 +185,15 @@ def fault_of(
     return fault
 
 
+def is_unreadable(error: Exception) -> bool:
+    """Return whether a type of the application could not read the value of a row."""
+    return is_in_load(error) and isinstance(error, _UNCONVERTIBLE)
+
+
 def _application_fault(error: Exception, tool: str, table: ToolTable) -> ToolError | None:
     """Return the tool error for an exception from code of the application's mapping."""
     orig = error.orig if isinstance(error, StatementError) else None
-    if is_in_load(error) and isinstance(error, _UNCONVERTIBLE):
+    if is_unreadable(error):
         _log.warning("a value of a row cannot be read", exc_info=error)
         return unreadable_value(table.name)
     if orig is not None and not is_in_default(orig) and isinstance(orig, _UNCONVERTIBLE):

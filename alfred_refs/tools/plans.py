@@ -47,6 +47,7 @@ from alfred_refs.session import RefSession
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import Image, RecordedChange, images_of
 from alfred_refs.tools.exact import is_text_needed, map_items, read_exact, split_array
+from alfred_refs.tools.faults import is_unreadable
 from alfred_refs.tools.labels import ForeignRef, key_in, labels_of
 from alfred_refs.tools.serialization import as_shown, replace_keys
 from alfred_refs.tools.tables import ToolColumn, ToolTable
@@ -417,7 +418,12 @@ class Namer:
             for table in (self.tables.of_entity(entity),)
             if table is not None and table.keys.label is not None
         }
-        labels = labels_of(self.session, refs.values())
+        try:
+            labels = labels_of(self.session, refs.values())
+        except Exception as error:
+            if not is_unreadable(error):
+                raise
+            return  # the call itself does not read these rows
         for pair, each in refs.items():
             label = labels.get((each.target.name, False, each.key))
             if label is not None:

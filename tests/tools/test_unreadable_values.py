@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from sqlalchemy import JSON, Engine, Enum, ForeignKey, String, create_engine, text
+from sqlalchemy import (
+    JSON,
+    Engine,
+    Enum,
+    ForeignKey,
+    String,
+    create_engine,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.mutable import MutableList
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -25,7 +35,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.types import TypeDecorator
 
-from alfred_refs import RefRegistry, RefSession
+from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.integrations.mcp import server_of
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Toolset
@@ -146,6 +156,26 @@ def test_what_else_a_load_raises_is_raised(engine: Engine, desk: BoundToolset) -
 
     with pytest.raises(RuntimeError, match="a fault of the application"):
         desk.call("c", None, "db_read", {"table": "unreadable_shelves"})
+
+
+def test_a_plan_does_not_read_the_rows_that_its_rows_refer_to(engine: Engine) -> None:
+    """Except for their labels; without a readable one, a row has its entity as its name."""
+    store(engine, "level", "high")
+    with Session(engine) as session, session.begin():
+        key = session.scalars(select(Shelf.id).where(Shelf.name == "b")).one()
+        session.execute(update(Shelf).where(Shelf.name == "a").values(parent_id=key))
+    policy = RefPolicy(labels={Shelf: "level"})
+    registry = RefRegistry(store=MemoryStore(), policy=policy)
+    toolset = Toolset([Shelf], policy=policy, expect="optional", consent={Shelf: "all"})
+    desk = toolset.bind(sessionmaker(engine, class_=RefSession), registry=registry)
+    only = {"table": "unreadable_shelves", "filters": [{"field": "name", "op": "=", "value": "a"}]}
+    assert desk.call("c", None, "db_read", {**only, "columns": ["name"]}).value["count"] == 1
+
+    change = {**only, "expect": {"count": 1}, "data": {"parent_id": None}}
+    assert desk.call("c", None, "db_update", change).pending == 1
+    [row] = desk.approvals("c")[0].plan.rows
+    assert row.fields == {"parent_id": {"before": "a row (shelf)", "after": None}}
+    assert desk.approve("c", None, 1, by="ann").value["count"] == 1
 
 
 async def test_a_resource_of_a_row_that_cannot_be_read(engine: Engine, desk: BoundToolset) -> None:
