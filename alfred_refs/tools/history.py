@@ -43,6 +43,7 @@ from alfred_refs.tools.effects import RecordedChange
 from alfred_refs.tools.errors import in_doubt, rejected
 from alfred_refs.tools.plans import Named, Namer, Plan, PlannedRow, entity_of, visible_plan
 from alfred_refs.tools.serialization import replace_keys
+from alfred_refs.tools.tables import ToolTable
 
 EDITED: Final = "#arguments:"
 """The suffix of the framework's id for a call with other arguments."""
@@ -185,6 +186,12 @@ def pending_answer(number: int, plan: Plan, rejection: CallEntry | None = None) 
     }
 
 
+def table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
+    """Return the table in the arguments of a call, or `None`."""
+    name = arguments.get("table") if isinstance(arguments, Mapping) else None
+    return next((table for table in tables if table.name == name), None)
+
+
 def answer_of(entry: CallEntry | None, tables: ToolTables) -> Answer:
     """Return the answer of an earlier call, as a model may see it now."""
     if entry is None:
@@ -205,11 +212,15 @@ def answer_of(entry: CallEntry | None, tables: ToolTables) -> Answer:
 def _visible_answer(entry: CallEntry, tables: ToolTables) -> Answer | None:
     """Return a stored answer without columns that are now hidden from the model.
 
-    `None` if no answer is kept, or it shows rows of a table that is not listed any more.
+    `None` if no answer is kept, it shows rows of a table that is not listed any more, or it is an
+    error with the value of a hidden column.
     """
     answer: Answer | None = tables.without_hidden(entry.answer)
     if answer is None or entry.tool not in TOOLS:  # the application's own may have any "table"
         return answer
+    error, table = answer.get("error", {}), table_named(tables, entry.arguments)
+    if table is not None and "actual" in error and error.get("column") in table.hidden:
+        return None
     shown = {part.get("table") for part in (answer, *answer.get("also", ()))} - {None}
     return answer if shown <= {*tables.names} else None
 

@@ -44,7 +44,7 @@ from alfred_refs.tools.call import Answer, Call, HeldBackError, Request
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import RecordedChange, Recorder
 from alfred_refs.tools.errors import plan_changed, unknown_call
-from alfred_refs.tools.history import EDITED, Journal, answer_of, change_entries
+from alfred_refs.tools.history import EDITED, Journal, answer_of, change_entries, table_named
 from alfred_refs.tools.hooks import Writing
 from alfred_refs.tools.plans import Named, Namer, Plan, entity_of, make_plan
 from alfred_refs.tools.tables import ToolTable, Verb
@@ -197,12 +197,6 @@ class _Supervisor:
     def _entries(self, named: Sequence[Named]) -> list[ChangeEntry]:
         """Return the changes that the journal keeps."""
         return [] if self._journal is None else change_entries(named, self._journal.without)
-
-
-def table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
-    """Return the table in the arguments of a call, or `None`."""
-    name = arguments.get("table") if isinstance(arguments, Mapping) else None
-    return next((table for table in tables if table.name == name), None)
 
 
 class Planner(_Supervisor):

@@ -94,7 +94,7 @@ from alfred_refs.tools.errors import ToolError, plan_changed
 from alfred_refs.tools.faults import fault_of, without_unlisted
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
 from alfred_refs.tools.functions import FunctionTool, function_tool
-from alfred_refs.tools.history import Journal, answer_of, pending_answer
+from alfred_refs.tools.history import Journal, answer_of, pending_answer, table_named
 from alfred_refs.tools.hooks import Hooks, planning
 from alfred_refs.tools.labels import LabelMode
 from alfred_refs.tools.lists import ListEditor
@@ -112,7 +112,6 @@ from alfred_refs.tools.supervision import (
     Undoer,
     call_status_tool,
     known_call,
-    table_named,
 )
 from alfred_refs.tools.tables import ToolTable, Verb
 from alfred_refs.tools.writing import Writer
