@@ -727,8 +727,8 @@ class BoundToolset:
                 "a toolset with asynchronous sessions was called outside an awaited call",
                 "await the same method of desk.aio",
             )
-        sync: RefSession = self.sessions(**given).sync_session
-        with sync:
+        session = self.sessions(**given)  # kept alive: tools that are coroutines receive it
+        with session.sync_session as sync:
             yield sync
 
     def _request(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, event, select, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
@@ -442,9 +442,20 @@ def test_asynchronous_sessions(shop: Engine, registry: RefRegistry) -> None:
         await desk.aio.approve("chat-7", None, waiting.call, by="ann")
         undone = await desk.aio.undo("chat-7", call=waiting.call, by="ann")
         assert undone.refusal is None
+
+        @desk.tool
+        async def clear(session: AsyncRefSession) -> int:
+            """Delete all orders."""
+            found = (await session.scalars(select(StallOrder))).all()
+            for each in found:
+                await session.delete(each)
+            return len(found)
+
+        assert (await desk.call_async("chat-7", None, "clear", {})).pending == 3
+        assert (await desk.aio.approve("chat-7", None, 3, by="ann")).value == {"result": 1}
         assert (await desk.call_async("chat-7", None, "db_read", {"table": "none"})).failed
         records = await desk.aio.history("chat-7")
-        assert [record.state for record in records] == ["done", "done", "refused"]
+        assert [record.state for record in records] == ["done", "done", "done", "refused"]
         await engine.dispose()
 
     del registry
