@@ -178,7 +178,7 @@ def fault_of(
             )
         case RecursionError() if table is not None:
             fault = too_deep(table.name)
-        case DBAPIError() if table is not None:
+        case DBAPIError():
             fault = _database_fault(error, tool, table, time_limit)
         case _ if table is not None:
             fault = _application_fault(error, tool, table)
@@ -204,11 +204,13 @@ def _application_fault(error: Exception, tool: str, table: ToolTable) -> ToolErr
 
 
 def _database_fault(
-    error: DBAPIError, tool: str, table: ToolTable, slow: float | None
+    error: DBAPIError, tool: str, table: ToolTable | None, slow: float | None
 ) -> ToolError | None:
     fields = driver_error_fields(error)
     if fields["sqlstate"] == _QUERY_CANCELED:
         return None if slow is None else too_slow(slow)
+    if table is None:
+        return None
     if fields["sqlstate"] is None and isinstance(error, DataError):
         fields["sqlstate"] = _DATA_EXCEPTION  # raised by the driver itself
     return _database_refusal(fields, tool, table)

@@ -180,13 +180,23 @@ def test_what_takes_too_long_is_stopped(session: RefSession, state: State) -> No
     toolset = Toolset(
         MODELS, hooks={Dish: [Sleeping()]}, limits=Limits(seconds=0.2), expect="optional"
     )
+
+    @toolset.tool
+    def sleep(session: RefSession) -> None:
+        """Sleep for a second."""
+        session.execute(select(func.pg_sleep(1)))
+
     with state(session):
-        answer = toolset.call(session, "db_read", {"table": "dishes"})
+        answers = [
+            toolset.call(session, *call)
+            for call in (("db_read", {"table": "dishes"}), ("sleep", {}))
+        ]
         read = toolset.call(session, "db_read", {"table": "cuisines"})
         timeout = timeout_of(session)
 
-    assert answer["error"]["code"] == "too_slow"
-    assert "longer than 0.2 seconds" in answer["error"]["message"]
+    for answer in answers:
+        assert answer["error"]["code"] == "too_slow"
+        assert "longer than 0.2 seconds" in answer["error"]["message"]
     assert (read["count"], timeout) == (2, "0")
 
 
