@@ -611,11 +611,15 @@ def combine(bound: BoundFilters, condition_of: Callable[[Clause], Condition]) ->
         parts = list(map(condition, each.parts))
         if each.by == "not":
             return not_(parts[0])
-        return and_(*parts) if each.by == "and" else or_(*parts)
+        return and_(*parts) if each.by == "and" else any_of(parts)
+
+    def any_of(parts: Iterable[Condition]) -> Condition:
+        either = or_(*parts)
+        return false() if sqla.is_false(either) else either  # which decides an `and_()` around it
 
     conditions = list(map(condition, bound.filters))
     if bound.or_filters:
-        conditions.append(or_(*map(condition, bound.or_filters)))
+        conditions.append(any_of(map(condition, bound.or_filters)))
     return conditions
 
 

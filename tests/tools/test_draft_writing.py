@@ -166,9 +166,12 @@ def test_drafts_are_changed_all_or_none(
 # Discarding
 
 
-def test_a_delete_discards(call: Call, drafts: Conversation) -> None:
+@pytest.mark.parametrize(
+    "own", [by_id(FIRST, SECOND), {"or": [by_id(FIRST), by_id(SECOND)]}], ids=["in", "or"]
+)
+def test_a_delete_discards(call: Call, drafts: Conversation, own: Any) -> None:
     """What the filters mean, and no other draft."""
-    named = [by_id(FIRST, SECOND), {"field": "parts.note", "op": "=", "value": "rice"}]
+    named = [own, {"field": "parts.note", "op": "=", "value": "rice"}]
     answer = call("db_delete", table="dishes", filters=named)
 
     told = {"table": "dishes", "deleted": [FIRST], "count": 1}
