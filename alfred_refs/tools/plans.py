@@ -224,15 +224,18 @@ class Plan(BaseModel):
         Args:
             earlier: the earlier plan.
         """
-        before = _by_name(earlier)
+        before, now = _by_name(earlier), _by_name(self)
+        refs = {before[name].ref: row.ref for name, row in now.items() if name in before}
         said = []
-        for name, row in _by_name(self).items():
+        for name, row in now.items():
             was = before.pop(name, None)
             if was is None:
                 said.append(f"{row.name} is {row.action} too")
                 continue
             names = [
-                each for each in row.fields if not _is_same(was.fields.get(each), row.fields[each])
+                each
+                for each in row.fields
+                if not _is_same(was.fields.get(each), row.fields[each], refs)
             ]
             if was.label != row.label:
                 label = _value(None) if was.label is None else quoted(was.label)
@@ -245,14 +248,23 @@ class Plan(BaseModel):
         return said + [f"{row.name} is not {row.action} any more" for row in before.values()]
 
 
-def _is_same(was: Any, now: Any) -> bool:
-    """Return whether two values are equal, except that rows in them have got refs meanwhile."""
+def _is_same(was: Any, now: Any, refs: Mapping[str | None, str | None]) -> bool:
+    """Return whether two values are equal, except that rows in them have got refs meanwhile.
+
+    Args:
+        was: the value of the earlier plan.
+        now: the value of the later plan.
+        refs: the later plan's refs of the rows of the earlier plan, by their refs there.
+    """
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        return all(map(_is_same, was, now))
+        return all(_is_same(*pair, refs) for pair in zip(was, now, strict=True))
     if isinstance(was, dict) and isinstance(now, dict) and was.keys() == now.keys():
-        return all(_is_same(was[name], now[name]) for name in was)
+        return all(_is_same(was[name], now[name], refs) for name in was)
     if was == now or not (isinstance(was, str) and isinstance(now, str)):
         return bool(was == now)
+    given = refs.get(was)
+    if given is not None and (now == given or now.endswith(f" ({given})")):
+        return True
     label, _, ref = now.removesuffix(")").rpartition("(")
     entity = ref.rpartition("_")[0]
     is_row = _ROW.fullmatch(was) is not None

@@ -61,6 +61,8 @@ def test_several_rows_are_in_the_plural(entity: str, expected: str) -> None:
         ("a row (stall_label)", "stall_label_1", True),
         ('"red" (stall_label)', '"blue" (stall_label_1)', False),
         ("cost (eur)", "cost (eur_2)", False),
+        ("new_line_1", '"top" (line_3)', True),
+        ("new_line_2", "line_3", False),
     ],
 )
 def test_a_ref_given_meanwhile_is_no_difference(was: str, now: str, *, is_same: bool) -> None:
@@ -68,9 +70,9 @@ def test_a_ref_given_meanwhile_is_no_difference(was: str, now: str, *, is_same: 
     earlier, later = (
         Plan(
             tool="db_create",
-            rows=[PlannedRow(ref=None, entity="line", action="created", fields={"of": value})],
+            rows=[PlannedRow(ref=ref, entity="line", action="created", fields={"of": value})],
         )
-        for value in (was, now)
+        for value, ref in ((was, "new_line_1"), (now, "line_3"))
     )
     assert (later.differences_from(earlier) == []) is is_same
 
