@@ -63,9 +63,7 @@ def test_characters_outside_the_encoding_are_escaped(monkeypatch: pytest.MonkeyP
     assert escape("Käse") == r"K\xe4se"
 
 
-def test_columns_are_aligned_without_trailing_blanks(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_columns_are_aligned_without_trailing_blanks(capsys: pytest.CaptureFixture[str]) -> None:
     """By display width, not by number of characters; nothing is truncated."""
     rows: list[Row] = [{"name": "乳酪", "what": None}, {"name": "soup", "what": "x" * 300}]
 
@@ -81,9 +79,7 @@ def test_columns_are_aligned_without_trailing_blanks(
     ]
 
 
-def test_wide_cells_are_folded_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wide_cells_are_folded_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """No character is lost, and markup of rich is plain text."""
     terminal = a_terminal(monkeypatch)
     rows: list[Row] = [{"name": "[red]soup", "what": "x" * 50}]

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, text
 
-from alfred_refs import RefRegistry, UnknownConversationError
+from alfred_refs import RefRegistry
 from alfred_refs.cli.commands import alfred_refs
 from tests.cli.seed import KEYS, UNUSED, run, seed
 
@@ -150,18 +150,6 @@ def test_forgetting_needs_a_confirmation(engine: Engine, registry: RefRegistry) 
         assert result.stderr.startswith("Forget 'chat-7' of owner 'ann', with 4 refs? [y/N]: ")
     assert json.loads(result.stdout)["id"] == "chat-7"
     assert ids(registry) == ["chat-1", "chat-8"]
-
-
-def test_forget_removes_a_conversation(engine: Engine, registry: RefRegistry) -> None:
-    """With `--yes` there is no question."""
-    result = run(engine, "forget", "chat-7", "--yes")
-
-    assert (result.output, result.exit_code) == (
-        "forgot 'chat-7' of owner 'ann', with 4 refs\n",
-        0,
-    )
-    with pytest.raises(UnknownConversationError):
-        registry.describe("chat-7")
 
 
 def test_a_forgotten_conversation_can_be_imported_again(

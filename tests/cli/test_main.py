@@ -88,13 +88,6 @@ def test_current_without_tables_has_the_same_json_names(database_url: str) -> No
     assert json.loads(result.output) == {"revision": None, "migrated_by": None}
 
 
-def test_url_may_come_from_the_environment(database_url: str) -> None:
-    """From `ALFRED_REFS_DATABASE_URL`, if no URL is passed."""
-    environ = {"ALFRED_REFS_DATABASE_URL": database_url}
-    result = CliRunner().invoke(alfred_refs, ["migrate"], env=environ)
-    assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0008\n")
-
-
 @pytest.mark.parametrize(
     "arguments", [["migrate"], ["current"], ["nonesuch"], ["migrate", "a", "b"]]
 )

@@ -135,10 +135,7 @@ def run(*arguments: str, url: str | None = None) -> Result:
             ["postgresql://u:secret@h/d", "--reflect", "--write", "--read-only"],
             "--read-only and --write contradict each other.",
         ),
-        (
-            ["postgresql://h/d", "--reflect", "--owner", "7"],
-            "--owner is for a program with",
-        ),
+        (["postgresql://h/d", "--reflect", "--owner", "7"], "--owner is for a program with"),
         (["app:desk", "--token-verifier", "app:v"], "--token-verifier is for --http."),
         (
             ["app:desk", "--http", "localhost:1", "--token-verifier", "app:v", "--owner", "7"],
@@ -175,10 +172,7 @@ def test_options_without_effect_are_misuse(arguments: list[str], told: str) -> N
             ["json:dumps"],
             "Error: 'json:dumps' is a function; name the result of Toolset.bind(...)",
         ),
-        (
-            ["app:desk"],
-            "Error: 'app:desk' has an Ownership; add --owner or --token-verifier\n",
-        ),
+        (["app:desk"], "Error: 'app:desk' has an Ownership; add --owner or --token-verifier\n"),
         (["app:desk", "--owner", "ada"], "Error: the owner has a value that "),
         (["app:nobodys", "--owner", "7"], "Error: an owner was given in a call of tools that ha"),
         (["app:nobodys", "--conversation", "\n"], "Error: a conversation's id is empty, too long"),
@@ -343,10 +337,7 @@ def test_remarks_describe_a_reflected_database(bare_url: str) -> None:
         "29 tables, read only: User, companies, countries, counts, days, events, "
     )
     assert "people by first_name and last_name" in lines[1]
-    assert lines[2:] == [
-        "left out: audit_lines, because it has no primary key",
-        IN_MEMORY,
-    ]
+    assert lines[2:] == ["left out: audit_lines, because it has no primary key", IN_MEMORY]
 
 
 @pytest.mark.slow

@@ -19,6 +19,16 @@ from tests.tools.models import Cuisine, Dish, Part
 Call = Callable[..., dict[str, Any]]
 
 
+def is_(ref: str) -> list[dict[str, Any]]:
+    """Return filters on a row's own ref."""
+    return [{"field": "id", "op": "=", "value": ref}]
+
+
+def lines(context: Context, audience: Any = "act") -> list[str]:
+    """Return the lines of a prompt about rows."""
+    return [line for line in context.render(audience).splitlines() if line[:2] in ("- ", "  ")]
+
+
 @pytest.fixture(scope="session")
 def toolset() -> Toolset:
     """A toolset on the tables of dishes."""

@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 from sqlalchemy.engine import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import (
-    AsyncRefSession,
     ContextError,
     Conversation,
     MentionError,
@@ -30,7 +28,7 @@ from alfred_refs import (
 from alfred_refs.context import Called, Context, Exchange, Item, Step, Window, decision_type
 from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.call import activities_in
-from tests.context.conftest import Call
+from tests.context.conftest import Call, is_, lines
 from tests.fix_owned import World
 from tests.fix_session import TravelLog
 from tests.owned import Recipe
@@ -39,17 +37,6 @@ from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
 Sessions = sessionmaker[RefSession]
-
-
-def is_(ref: str) -> list[dict[str, Any]]:
-    """Return filters on a row's own ref."""
-    return [{"field": "id", "op": "=", "value": ref}]
-
-
-def lines(context: Context, audience: Any = "act") -> list[str]:
-    """Return the lines about rows."""
-    told = context.render(audience).splitlines()
-    return [line for line in told if line.startswith(("-", "  "))]
 
 
 @pytest.fixture
@@ -116,9 +103,8 @@ def test_rows_of_several_key_columns_are_told_as_others_are(
     context: Context, call: Call, tables: Engine, keys: dict[str, uuid.UUID]
 ) -> None:
     """What was done with them by tools, by the refs that tools have shown."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add_all([Serving(dish_id=keys["Soup"], place=n, note=str(n)) for n in range(2)])
-        plain.commit()
     call("db_read", table="servings")
     own = [{"field": "_ref", "op": "=", "value": "serving_1"}]
     call("db_update", table="servings", filters=own, data={"note": "warm"})
@@ -130,15 +116,11 @@ def test_rows_of_several_key_columns_are_told_as_others_are(
 
 
 @pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.usefixtures("keys")
 def test_calls_in_a_transaction_of_the_application_are_kept_if_it_commits(
-    context: Context,
-    toolset: Toolset,
-    sessions: Sessions,
-    keys: dict[str, uuid.UUID],
-    commits: bool,
+    context: Context, toolset: Toolset, sessions: Sessions, commits: bool
 ) -> None:
     """What was shown of rows that it has written stays unknown until then."""
-    assert keys
     by_name = [{"field": "name", "op": "=", "value": "Soup"}]
     with sessions(conversation=context.conversation, by="model") as session, session.begin():
         change = {"table": "dishes", "filters": by_name, "data": {"servings": 77}}
@@ -152,26 +134,13 @@ def test_calls_in_a_transaction_of_the_application_are_kept_if_it_commits(
     assert ('"Soup" (updated in turn 0)' in told, "77" in told) == (commits, commits)
 
 
-@pytest.mark.asyncio
-async def test_asynchronous_calls_are_kept(
-    async_engine: AsyncEngine, chat: Conversation, toolset: Toolset
-) -> None:
-    """As others are."""
-    async with AsyncRefSession(async_engine, conversation=chat, by="model") as session:
-        made = {"table": "dishes", "data": {"name": "Stew"}}
-        assert "error" not in await toolset.call_async(session, "db_create", made)
-        told = await session.run_sync(lambda _: Context(chat).render("act"))
-    assert '- dish_1 "Stew" (created in turn 0)' in told
-
-
 def test_a_row_that_others_deleted_is_told_as_soon_as_it_is_known(
     context: Context, korma: str, call: Call, tables: Engine
 ) -> None:
     """A call that does not find it is enough."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(delete(Part))
         plain.execute(delete(Dish).where(Dish.name == "Korma"))
-        plain.commit()
     assert "error" in call("db_update", table="dishes", filters=is_(korma), data={"servings": 1})
     assert lines(context)[0] == f'- {korma} "Korma" (deleted in turn 1)'
 
@@ -239,11 +208,9 @@ def test_an_unknown_ref_is_refused(conversation: Conversation, change: str) -> N
         getattr(conversation, change)(["dish_99"], *more)
 
 
-def test_a_row_that_only_stood_beside_another_is_not_listed(
-    context: Context, call: Call, keys: dict[str, uuid.UUID]
-) -> None:
+@pytest.mark.usefixtures("keys")
+def test_a_row_that_only_stood_beside_another_is_not_listed(context: Context, call: Call) -> None:
     """It is counted."""
-    assert keys
     call("db_read", table="dishes", columns=["name", "cuisine_id"])
     assert "cuisine_1 " not in "".join(line for line in lines(context) if line.startswith("-"))
     assert "cuisine (1)" in context.render("act")
@@ -260,9 +227,8 @@ def test_rows_are_told_in_natural_order_and_this_turns_last(
     context: Context, conversation: Conversation, call: Call, tables: Engine
 ) -> None:
     """So that a prompt begins as the one before did."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add_all([Cuisine(name=f"c{n:02}") for n in range(12)])
-        plain.commit()
     conversation.begin_turn()
     call("db_read", table="cuisines", order_by="name")
     before = context.render("act")
@@ -314,11 +280,11 @@ def test_keys_beside_a_mention_are_covered(
     assert context.heard(session, said) == "dish_1, not dish_1 or <key>"
 
 
+@pytest.mark.usefixtures("keys")
 def test_rows_and_drafts_of_classes_that_a_toolset_does_not_list_are_not_shown(
-    conversation: Conversation, sessions: Sessions, call: Call, keys: dict[str, uuid.UUID]
+    conversation: Conversation, sessions: Sessions, call: Call
 ) -> None:
     """With their content or without, in any prompt; nor are they counted."""
-    assert keys
     call("db_read", table="parts")
     conversation.draft(Part, {"note": "cinnamon"}, label="cinnamon")
     conversation.draft(Cuisine, {"name": "Thai"})
@@ -338,11 +304,9 @@ def test_a_mention_is_looked_up_in_a_session_of_the_conversation(
         context.heard(session, "x")
 
 
-def test_a_document_of_a_user_is_told_as_data(
-    context: Context, call: Call, keys: dict[str, uuid.UUID]
-) -> None:
+@pytest.mark.usefixtures("keys")
+def test_a_document_of_a_user_is_told_as_data(context: Context, call: Call) -> None:
     """Whatever is in it: it forges no row, and passes for none."""
-    assert keys
     forged = [
         {"…": "part_1"},
         {"…": {"a": 1}},
@@ -476,9 +440,8 @@ def test_a_budget_is_for_the_final_text_of_rows_and_drafts(
     tables: Engine,
 ) -> None:
     """With headings; drafts that are cut are counted where they would be."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add_all([Dish(name=f"Dish {n}", servings=n + 1) for n in range(20)])
-        plain.commit()
     call("db_read", table="dishes", columns=["name", "servings"])
     for n in range(60):
         conversation.draft(Dish, {"name": f"Draft {n}", "servings": 3})
@@ -662,11 +625,11 @@ def trips(store: TravelLog) -> Callable[[Callable[[], Any]], int]:
     return count
 
 
+@pytest.mark.usefixtures("keys")
 def test_a_call_that_is_kept_costs_one_round_trip_more(
     toolset: Toolset,
     sessions: Sessions,
     conversation: Conversation,
-    keys: dict[str, uuid.UUID],
     trips: Callable[[Callable[[], Any]], int],
 ) -> None:
     """A read and a write alike."""
@@ -678,7 +641,6 @@ def test_a_call_that_is_kept_costs_one_round_trip_more(
 
         return work
 
-    assert keys
     read = {"table": "dishes", "columns": ["name", "cuisine_id", "parts"]}
     trips(calling(None, "db_read", **read))
     trips(calling("model", "db_create", table="cuisines", data={"name": "a"}))
@@ -699,9 +661,8 @@ def test_telling_takes_two_round_trips_however_many_rows_there_are(
     trips: Callable[[Callable[[], Any]], int],
 ) -> None:
     """Rows and drafts."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add_all([Dish(name=str(n)) for n in range(rows)])
-        plain.commit()
     call("db_read", table="dishes")
     assert trips(lambda: context.render("act")) == 2
     assert len(lines(context, "think")) == rows
@@ -776,10 +737,9 @@ def test_rows_of_lists_inside_of_lists_are_noted(
 ) -> None:
     """With the fields that an edit shows of them: those around the inner list too."""
     Week.metadata.create_all(tables)
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         push = Workout(name="push", position=1, exercises=[Exercise(name="a", position=1)])
         plain.add(Week(sessions=[push]))
-        plain.commit()
     edit = {"action": "add", "path": [1, 2], "data": {"name": "b"}}
     asked = {"table": "weeks", "row": "week_1", "list": "sessions.exercises", "edits": [edit]}
     with sessions(conversation=conversation, by="model") as session:
@@ -799,11 +759,10 @@ def test_a_prompt_is_cut_as_an_answer_is_and_says_so(
     conversation: Conversation, sessions: Sessions, tables: Engine
 ) -> None:
     """The limits of the toolset hold for prompts too, for the fields that were shown of a row."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         parts = [Part(position=n, note="x" * 30) for n in range(4)]
         plain.add(Dish(name="Korma", parts=parts, extra={"text": "y" * 90}))
         plain.add(Dish(name="Soup", extra={"text": "y" * 90}))
-        plain.commit()
     toolset = Toolset(MODELS, limits=Limits(rows=2, text=50), expect="optional")
     with sessions(conversation=conversation, by="model") as session:
         asked: dict[str, Any] = {"table": "dishes", "columns": ["name"]}

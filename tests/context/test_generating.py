@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
@@ -111,11 +110,11 @@ def test_a_draft_may_lack_the_ref_of_its_parent(context: Context) -> None:
     assert made(context, *drafts) == ["gen_dish_1", "gen_part_1"]
 
 
+@pytest.mark.usefixtures("keys")
 def test_labels_beside_refs_are_checked(
-    conversation: Conversation, sessions: Sessions, call: Call, keys: dict[str, uuid.UUID]
+    conversation: Conversation, sessions: Sessions, call: Call
 ) -> None:
     """As in a write: a wrong digit names another row."""
-    assert keys
     cuisine = call("db_read", table="cuisines")["rows"][0]["id"]
     context = Context(conversation, toolset=Toolset(MODELS), sessions=sessions)
     assert '"_cuisine_id_label": "Its label"' in context.prompt(GENERATE).system

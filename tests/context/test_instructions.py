@@ -98,10 +98,7 @@ OPTIONS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
         {"verbs": only(["create"]), "drafts": False},
         {"update", "delete", "lists", "expect", "number of rows", "drafts", *NO_NEW},
     ),
-    "only changes": (
-        {"verbs": only(["update"])},
-        {"create", "delete", *NO_NEW},
-    ),
+    "only changes": ({"verbs": only(["update"])}, {"create", "delete", *NO_NEW}),
     "only deletions": (
         {"verbs": only(["delete"])},
         {"create", "update", "lists", "label of a ref", *NO_NEW},

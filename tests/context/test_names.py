@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.context import Context, Window
 from alfred_refs.tools import Toolset
+from tests.context.conftest import is_
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part
 
@@ -50,84 +51,43 @@ def chat(request: pytest.FixtureRequest, registry: RefRegistry, sessions: Sessio
     return Chat(registry, sessions, request.param)
 
 
-def rename_by_model(chat: Chat, engine: Engine, key: uuid.UUID) -> None:
-    """Call `db_update`."""
-    assert engine is not None
-    assert key is not None
-    chat.call("db_update", table="dishes", filters=own("dish_1"), data={"name": "Dal"})
+def rename(chat: Chat, engine: Engine, key: uuid.UUID, way: str) -> None:
+    """Rename the first dish in one of the ways, and have the model read what shows it."""
+    sessions = partial(chat.sessions, conversation=chat.chat, by="user")
+    if way == "by the model":
+        chat.call("db_update", table="dishes", filters=is_("dish_1"), data={"name": "Dal"})
+    elif way == "by the user":
+        with sessions() as session, session.raw_keys():
+            session.get_one(Dish, key).name = "Dal"
+            session.commit()
+    elif way == "in bulk":
+        with sessions() as session:
+            session.execute(update(Dish).where(Dish.id == "dish_1").values(name="Dal"))
+            session.commit()
+    else:
+        with Session(engine) as plain, plain.begin():
+            plain.execute(update(Dish).where(Dish.id == key).values(name="Dal"))
+            plain.add(Part(dish_id=key, note="rice"))
+    if way in ("in bulk", "elsewhere"):
+        chat.call("db_read", table="dishes", filters=is_("dish_1"), columns=["name"])
+    elif way == "seen by SQL":
+        answer = chat.call("db_query", sql="SELECT id, name FROM dishes WHERE id = 'dish_1'")
+        assert answer["rows"] == [["dish_1", "Dal"]]
+    elif way == "seen from another row":
+        answer = chat.call("db_read", table="parts", columns=["note", "dish_id"])
+        assert answer["rows"][0]["dish_id"] == "dish_1"
 
 
-def rename_by_user(chat: Chat, engine: Engine, key: uuid.UUID) -> None:
-    """Write in a session of the user's."""
-    assert engine is not None
-    with chat.sessions(conversation=chat.chat, by="user") as session, session.raw_keys():
-        session.get_one(Dish, key).name = "Dal"
-        session.commit()
-
-
-def rename_in_bulk(chat: Chat, engine: Engine, key: uuid.UUID) -> None:
-    """Write by a statement, in a session of the user's, and read the row."""
-    assert engine is not None
-    assert key is not None
-    with chat.sessions(conversation=chat.chat, by="user") as session:
-        session.execute(update(Dish).where(Dish.id == "dish_1").values(name="Dal"))
-        session.commit()
-    read(chat, engine, key)
-
-
-def rename_elsewhere(chat: Chat, engine: Engine, key: uuid.UUID) -> None:
-    """Write in a plain session, and read the row."""
-    with Session(engine) as plain:
-        plain.execute(update(Dish).where(Dish.id == key).values(name="Dal"))
-        plain.commit()
-    read(chat, engine, key)
-
-
-def read(chat: Chat, engine: Engine, key: uuid.UUID) -> None:
-    """Read the row with a tool."""
-    assert engine is not None
-    assert key is not None
-    chat.call("db_read", table="dishes", filters=own("dish_1"), columns=["name"])
-
-
-def rename_and_query(chat: Chat, engine: Engine, key: uuid.UUID) -> None:
-    """Write in a plain session, and read the row by SQL."""
-    with Session(engine) as plain:
-        plain.execute(update(Dish).where(Dish.id == key).values(name="Dal"))
-        plain.commit()
-    answer = chat.call("db_query", sql="SELECT id, name FROM dishes WHERE id = 'dish_1'")
-    assert answer["rows"] == [["dish_1", "Dal"]]
-
-
-def rename_and_refer(chat: Chat, engine: Engine, key: uuid.UUID) -> None:
-    """Write in a plain session, and read a row that refers to it."""
-    with Session(engine) as plain:
-        plain.execute(update(Dish).where(Dish.id == key).values(name="Dal"))
-        plain.add(Part(dish_id=key, note="rice"))
-        plain.commit()
-    answer = chat.call("db_read", table="parts", columns=["note", "dish_id"])
-    assert answer["rows"][0]["dish_id"] == "dish_1"
-
-
-RENAMES = [
-    *(rename_by_model, rename_by_user, rename_in_bulk, rename_elsewhere),
-    *(rename_and_query, rename_and_refer),
-]
-
-
-def own(ref: str) -> list[dict[str, Any]]:
-    """Return filters on a row's own ref."""
-    return [{"field": "id", "op": "=", "value": ref}]
+# these update the label of the registry only where labels are shown
+BESIDE = ("seen by SQL", "seen from another row")
+RENAMES = ("by the model", "by the user", "in bulk", "elsewhere", *BESIDE)
 
 
 @pytest.mark.parametrize(
-    ("rename", "was_draft"), [*((each, True) for each in RENAMES), (rename_by_model, False)]
+    ("way", "was_draft"), [*((each, True) for each in RENAMES), ("by the model", False)]
 )
 def test_a_renamed_row_has_its_new_name(
-    chat: Chat,
-    tables: Engine,
-    rename: Callable[[Chat, Engine, uuid.UUID], None],
-    was_draft: bool,
+    chat: Chat, tables: Engine, way: str, was_draft: bool
 ) -> None:
     """In replies, lists, errors and retained rows, also by the ref of the draft that it was."""
     made = {"table": "dishes", "data": {"name": "Soup"}}
@@ -141,16 +101,15 @@ def test_a_renamed_row_has_its_new_name(
     chat.chat.retain(["dish_1"], "liked")
     key = chat.chat.resolve("dish_1")
     assert isinstance(key, uuid.UUID)
-    rename(chat, tables, key)
-    unread = chat.labels == "none" and rename in (rename_and_query, rename_and_refer)
-    name = "Soup" if unread else "Dal"
+    rename(chat, tables, key, way)
+    name = "Soup" if chat.labels == "none" and way in BESIDE else "Dal"
 
     assert chat.names(*refs) == [name] * len(refs)
     assert [each.label for each in chat.chat.entries(Dish)] == [name]
     assert [each.label for each in chat.chat.drafts(states=["saved"])] == [name] * was_draft
-    error = chat.call("db_read", table="dishes", filters=own("dish_9"))["error"]
+    error = chat.call("db_read", table="dishes", filters=is_("dish_9"))["error"]
     assert error["labels"] == {"dish_1": name}
-    error = chat.call("db_read", table="dishes", filters=own(name))["error"]
+    error = chat.call("db_read", table="dishes", filters=is_(name))["error"]
     assert error["near"] == "dish_1"
     for _ in range(4):
         chat.chat.begin_turn()
@@ -161,16 +120,14 @@ def test_a_renamed_row_has_its_new_name(
 
 def test_a_linked_row_has_the_name_that_was_shown(chat: Chat, tables: Engine) -> None:
     """A reply, an error and a retained row use it, whichever way labels are shown."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         cuisine = Cuisine(name="Thai")
         plain.add(Dish(name="Curry", cuisine=cuisine, parts=[Part(note="rice")]))
-        plain.commit()
     chat.call("db_read", table="dishes", columns=["name", "cuisine_id"])
     name = "cuisine 1" if chat.labels == "none" else "Thai"
     assert chat.names("cuisine_1") == [name]
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(update(Cuisine).values(name="Siam"))
-        plain.commit()
     chat.call("db_query", sql="SELECT id, cuisine_id FROM dishes")
     chat.call("db_read", table="dishes", columns=["name", "cuisine_id"])
     name = "cuisine 1" if chat.labels == "none" else "Siam"
@@ -189,16 +146,15 @@ def test_a_row_that_is_renamed_in_a_list_has_its_new_name(
     registry = RefRegistry(tables, policy=policy)
     registry.create_tables()
     chat = Chat(registry, sessions, mode, policy)
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add(Dish(name="Korma", parts=[Part(position=1, note="rice")]))
-        plain.commit()
     chat.call("db_read", table="dishes", columns=["name", "parts"])
     assert chat.names("part_1") == ["rice"]
     edit = {"action": "modify", "path": [1], "data": {"note": "basmati"}}
     edited = chat.call("db_edit_list", table="dishes", row="dish_1", list="parts", edits=[edit])
     assert "error" not in edited
     assert chat.names("part_1") == ["basmati"]
-    error = chat.call("db_read", table="parts", filters=own("part_9"))["error"]
+    error = chat.call("db_read", table="parts", filters=is_("part_9"))["error"]
     assert error["labels"] == {"part_1": "basmati"}
 
 
@@ -212,9 +168,8 @@ def test_prompts_show_labels_that_a_function_makes(
     registry.create_tables()
     chat = registry.conversation("named by a function")
     toolset = Toolset(MODELS, policy=policy)
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add(Dish(name="Korma", parts=[Part(position=1, note="rice")]))
-        plain.commit()
     desk = toolset.bind(sessions, registry=registry)
 
     def call(tool: str, **arguments: Any) -> Any:
@@ -224,7 +179,7 @@ def test_prompts_show_labels_that_a_function_makes(
     call("db_read", table="parts", columns=columns)
     for audience in ("act", "think", "understand"):
         assert '- part_1 "1. rice" (read' in context.render(audience)
-    change = {"filters": own("part_1"), "data": {"note": "basmati"}, "expect": "1. rice"}
+    change = {"filters": is_("part_1"), "data": {"note": "basmati"}, "expect": "1. rice"}
     assert call("db_update", table="parts", **change)["count"] == 1
     call("db_read", table="dishes", columns=["name", "parts.position"])
     assert '  - part_1 "1. basmati" (updated' in context.render("act")

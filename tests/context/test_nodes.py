@@ -22,7 +22,7 @@ from alfred_refs.context import (
 )
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
-from tests.context.conftest import Call
+from tests.context.conftest import Call, is_
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
@@ -197,10 +197,7 @@ def test_the_prompts_have_their_parts() -> None:
     message = '## The message\n\nAbout: dish_1\n\nThe user requires:\n- "for eight"'
     assert think.parts["task"] == message
     assert "task" not in context.think(said).parts
-    assert (understand.decision, think.decision) == (
-        understand_type(TOOLSET),
-        think_type(TOOLSET),
-    )
+    assert (understand.decision, think.decision) == (understand_type(TOOLSET), think_type(TOOLSET))
     for prompt in (understand, think):
         assert prompt.parts["conversation"] == "## Conversation\n\nUser:\n> double it"
         assert prompt.user == "\n\n".join(prompt.parts.values())
@@ -303,7 +300,7 @@ def test_a_row_that_is_gone_is_not_retained(
     context: Context, dishes: list[str], call: Call
 ) -> None:
     """Its name can be meant and dropped, and nothing is done if it is to be retained."""
-    call("db_delete", table="dishes", filters=[{"field": "id", "op": "=", "value": dishes[2]}])
+    call("db_delete", table="dishes", filters=is_(dishes[2]))
     with pytest.raises(BadRefError):
         context.curate(understood(demote=[KEPT], retain=[{"ref": dishes[2], "reason": "x"}]))
     assert dishes[0] in [row.ref for row in context.view().active]

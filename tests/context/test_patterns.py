@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from typing import Any
 
 import pytest
@@ -51,11 +50,9 @@ def _filled(code: str) -> str:
     return code.replace("[..., ", '["name", ').replace("[...]", '["hot"]').replace("{...}", "{}")
 
 
-def test_every_pattern_of_a_read_step_is_accepted(
-    context: Context, call: Call, keys: dict[str, uuid.UUID]
-) -> None:
+@pytest.mark.usefixtures("keys")
+def test_every_pattern_of_a_read_step_is_accepted(context: Context, call: Call) -> None:
     """On the tables of its example."""
-    assert keys
     refs = [row["id"] for row in call("db_read", table="dishes")["rows"]]
     asked = patterns(context, "read")
     assert [*asked[0]["filters"][0]["value"]] == refs[:2]
@@ -72,11 +69,11 @@ def test_every_pattern_of_a_read_step_is_accepted(
     assert total["totals"] == [{"count(*)": 3}]
 
 
+@pytest.mark.usefixtures("keys")
 def test_every_pattern_of_a_write_step_is_accepted(
-    context: Context, call: Call, keys: dict[str, uuid.UUID], conversation: Conversation
+    context: Context, call: Call, conversation: Conversation
 ) -> None:
     """With the labels that are shown: without them each would be refused."""
-    assert keys
     cuisine = call("db_read", table="cuisines")["rows"][0]
     labels = {row["id"]: row["name"] for row in call("db_read", table="dishes")["rows"]}
     labels |= {cuisine["id"]: cuisine["name"]}
@@ -103,11 +100,9 @@ def test_every_pattern_of_a_write_step_is_accepted(
         assert "error" not in answer, (tool, arguments, answer)
 
 
-def test_without_the_label_a_write_is_refused(
-    context: Context, call: Call, keys: dict[str, uuid.UUID]
-) -> None:
+@pytest.mark.usefixtures("keys")
+def test_without_the_label_a_write_is_refused(context: Context, call: Call) -> None:
     """So the patterns have to name it."""
-    assert keys
     call("db_read", table="dishes")
     [by_ref] = [
         each for each in patterns(context, "write") if isinstance(each.get("expect"), list)

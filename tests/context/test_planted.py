@@ -221,9 +221,8 @@ def keys(tables: Engine) -> list[uuid.UUID]:
     soup, pie = map(
         uuid.UUID, (f"45d8b5cc-da68-49da-916b-c312029305{end}" for end in ("a1", "b2"))
     )
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add_all([Dish(id=soup, name="Soup"), Dish(id=pie, name="Pie")])
-        plain.commit()
     return [soup, pie]
 
 

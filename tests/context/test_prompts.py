@@ -160,10 +160,7 @@ def test_every_text_of_ours_can_be_rendered() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
-    [
-        ("base.md", "{% if %}", "is broken"),
-        ("other.md", "x", "replaces no template"),
-    ],
+    [("base.md", "{% if %}", "is broken"), ("other.md", "x", "replaces no template")],
 )
 def test_what_cannot_replace_a_text_is_refused_at_once(
     tmp_path: Path, name: str, text: str, says: str

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.context import Context
 from alfred_refs.tools import Toolset
+from tests.context.conftest import is_
 from tests.fix_session import TravelLog
 from tests.profiles import examples
 from tests.tools.conftest import MODELS
@@ -82,10 +83,9 @@ class World:
         self._engine = engine
         self._servings = 0
         self._sessions = sessionmaker(engine, class_=RefSession, conversation=self.chat)
-        with Session(engine) as plain:
+        with Session(engine) as plain, plain.begin():
             plain.execute(delete(Dish))
             plain.add_all([Dish(name=name) for name in NAMES])
-            plain.commit()
         with self._sessions() as session:
             self.refs = {dish.name: dish.id for dish in session.scalars(select(Dish))}
         self.turn = self.chat.begin_turn()
@@ -109,9 +109,8 @@ class World:
             account.there = what != "remove"
 
     def _is_done(self, tool: str, name: str) -> bool:
-        named = [{"field": "id", "op": "=", "value": self.refs[name]}]
         with self._sessions(by="model") as session:
-            asked: dict[str, Any] = {"table": "dishes", "filters": named}
+            asked: dict[str, Any] = {"table": "dishes", "filters": is_(self.refs[name])}
             if tool == "db_update":
                 self._servings += 10  # another number than the user comes to
                 asked["data"] = {"servings": self._servings}
@@ -119,9 +118,8 @@ class World:
 
     def _as_others(self, _: str, name: str) -> None:
         """Delete a row behind the conversation's back, and look for it."""
-        with Session(self._engine) as plain:
+        with Session(self._engine) as plain, plain.begin():
             plain.execute(delete(Dish).where(Dish.name == name))
-            plain.commit()
         assert not self._is_done("db_update", name)
         self.accounts[name].there = False
         self.accounts[name].note("deleted", self.turn)

@@ -48,12 +48,7 @@ VIEW = ContextView(
         row(
             "recipe_10",
             "Curry",
-            data={
-                "id": "recipe_10",
-                "name": "Curry",
-                "minutes": 30,
-                "note": None,
-            },
+            data={"id": "recipe_10", "name": "Curry", "minutes": 30, "note": None},
             related={
                 "parts": [
                     RowView(
@@ -104,11 +99,13 @@ def test_those_who_word_a_reply_are_told_names_alone() -> None:
     assert "recipe_" not in told
 
 
-def test_a_reply_lists_retained_rows_and_says_if_there_is_nothing() -> None:
+def test_a_reply_lists_retained_rows_and_each_audience_is_told_if_there_is_nothing() -> None:
     """An empty part would read as if it had been forgotten."""
     empty = ContextView(turn=0, active=[], drafts=[], retained=[], others={"part": 7})
     retained = empty.model_copy(update={"retained": VIEW.retained})
-    assert render_view(empty, "reply") == "Nothing yet."
+    nothing = empty.model_copy(update={"others": {}})
+    shown = render_view(empty, "reply"), render_view(nothing, "act"), render_view(nothing, "think")
+    assert shown == ("Nothing yet.",) * 3
     assert render_view(retained, "reply") == 'From earlier turns:\n- "Bread": recipe, read'
 
 
@@ -116,13 +113,6 @@ def test_those_who_understand_are_told_turns() -> None:
     """When something was first done with a row, and when last."""
     told = render_view(VIEW, "understand")
     assert '- recipe_2 "Soup" (deleted by the user; turns 1 to 2)' in told
-
-
-def test_nothing_is_told_in_a_word() -> None:
-    """The part is there even when there are no rows."""
-    empty = ContextView(turn=0, active=[], drafts=[], retained=[], others={})
-    assert render_view(empty, "act") == "Nothing yet."
-    assert render_view(empty, "think") == "Nothing yet."
 
 
 def test_a_budget_keeps_the_last_and_counts_the_rest() -> None:

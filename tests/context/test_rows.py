@@ -33,7 +33,7 @@ from alfred_refs.context import Audience, Context, Step
 from alfred_refs.context.views import NOT_READ, NOTE
 from alfred_refs.mapping import clean_label
 from alfred_refs.tools import Hooks, Reading, ToolError, Toolset
-from tests.context.conftest import Call
+from tests.context.conftest import Call, is_, lines
 from tests.fix_owned import World
 from tests.models import Cook, Person
 from tests.owned import Recipe
@@ -50,11 +50,6 @@ PARTS = ["name", "parts"]
 def named(name: str) -> list[dict[str, Any]]:
     """Return filters on the name of a dish."""
     return [{"field": "name", "op": "=", "value": name}]
-
-
-def lines(context: Context, audience: Any = "act") -> list[str]:
-    """Return the lines about rows."""
-    return [line for line in context.render(audience).splitlines() if line[:2] in ("- ", "  ")]
 
 
 @contextmanager
@@ -76,9 +71,8 @@ def statements(engine: Engine) -> Iterator[list[str]]:
 def test_values_are_those_of_now(context: Context, call: Call, keys: Keys, tables: Engine) -> None:
     """Whoever has written them, and in the label too."""
     call("db_read", table="dishes", filters=named("Korma"), columns=["name", "servings"])
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(update(Dish).where(Dish.id == keys["Korma"]).values(servings=7, name="Dal"))
-        plain.commit()
     assert lines(context) == ['- dish_1 "Dal" (read in turn 0)', '  {"servings": 7}']
     assert context.render("reply") == '- "Dal": dish, read'
     assert "".join(context.with_names(["dish_1"])) == "Dal"
@@ -90,9 +84,8 @@ def test_a_row_that_others_delete_is_shown_as_deleted(
 ) -> None:
     """Though nobody has told the registry; nor is it said who did it."""
     call("db_read", table="dishes", filters=named("Soup"), columns=["name"])
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(delete(Dish).where(Dish.id == keys["Soup"]))
-        plain.commit()
     assert lines(context, audience) == ['- dish_1 "Soup" (deleted since turn 0)']
     assert context.render("reply") == '- "Soup": dish, deleted'
 
@@ -105,9 +98,8 @@ def test_a_row_that_others_deleted_is_not_said_to_be_the_users_deed(
         session.get_one(Dish, keys["Soup"]).servings = 3
         session.commit()
     assert lines(context, "think") == ['- dish_1 "Soup" (updated by the user in turn 0)']
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(delete(Dish).where(Dish.id == keys["Soup"]))
-        plain.commit()
     assert lines(context, "think") == ['- dish_1 "Soup" (deleted since turn 0)']
     assert context.render("reply") == '- "Soup": dish, deleted'
 
@@ -120,11 +112,10 @@ def test_a_retained_row_that_is_deleted_or_renamed_is_shown_so(
     conversation.retain(["dish_1", "dish_2"], "liked")
     for _ in range(4):
         conversation.begin_turn()
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(update(Dish).where(Dish.id == keys["Curry"]).values(name="Dal"))
         plain.execute(delete(Part))
         plain.execute(delete(Dish).where(Dish.id == keys["Korma"]))
-        plain.commit()
     with statements(tables) as sent:
         assert lines(context, "think") == [
             '- dish_1 "Dal" (read in turn 0), kept because "liked"',
@@ -133,11 +124,11 @@ def test_a_retained_row_that_is_deleted_or_renamed_is_shown_so(
     assert not [each for each in sent if "parts." in each]
 
 
+@pytest.mark.usefixtures("keys")
 def test_columns_that_the_toolset_hides_are_not_shown(
-    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+    sessions: Sessions, call: Call, conversation: Conversation
 ) -> None:
     """Whatever another toolset has shown of the row, related rows included."""
-    assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=["name", "servings", "parts"])
     hiding = Toolset(MODELS, hidden=[Dish.servings, Part.note], expect="optional")
     shown = Context(conversation, toolset=hiding, sessions=sessions).render("act")
@@ -177,11 +168,11 @@ class OnlySoup(Hooks):
             row["stock"] = 5 if read.conditions else 0
 
 
+@pytest.mark.usefixtures("keys")
 def test_hooks_decide_as_in_a_read(
-    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+    sessions: Sessions, call: Call, conversation: Conversation
 ) -> None:
     """A row that a hook hides or refuses is listed by its ref."""
-    assert keys
     call("db_read", table="dishes", order_by="name", columns=["name"])
     for hooks, expected in (
         (Refusing(), ["(not visible)", "(not visible)", "(not visible)"]),
@@ -207,26 +198,6 @@ class Masking(Hooks):
             row["name"] = "***"
 
 
-def test_a_label_that_a_hook_hides_is_not_shown_of_rows_that_are_gone(
-    sessions: Sessions, keys: Keys, conversation: Conversation, engine: Engine
-) -> None:
-    """The registry has labels as they are in the rows."""
-    toolset = Toolset(MODELS, hooks={Dish: [Masking()]}, expect="optional")
-    context = Context(conversation, toolset=toolset, sessions=sessions)
-    with sessions(conversation=conversation, by="model") as session:
-        toolset.call(session, "db_read", {"table": "dishes", "order_by": "name"})
-    assert '"***"' in context.render()
-
-    with Session(engine) as plain, plain.begin():
-        plain.delete(plain.get_one(Dish, keys["Soup"]))
-    for audience in ("act", "think"):
-        assert "(deleted since turn 0)" in context.render(audience)
-        assert "Soup" not in context.render(audience)
-    unread = Context(conversation, toolset=toolset).render("think")
-    assert "dish_1" in unread
-    assert "Curry" not in unread
-
-
 class Including(Hooks):
     """Shows related rows in each row."""
 
@@ -235,11 +206,11 @@ class Including(Hooks):
         read.include.append("parts")
 
 
+@pytest.mark.usefixtures("keys")
 def test_rows_that_a_hook_includes_are_shown(
-    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+    sessions: Sessions, call: Call, conversation: Conversation
 ) -> None:
     """Though the model did not ask for them."""
-    assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=["name"])
     toolset = Toolset(MODELS, hooks={Dish: [Including()]}, expect="optional")
     assert lines(Context(conversation, toolset=toolset, sessions=sessions)) == [
@@ -255,9 +226,8 @@ def test_keys_in_values_are_refs_as_in_an_answer(
 ) -> None:
     """In documents and in text."""
     extra = {"see": str(keys["Curry"]), "or": f"what is like {keys['Curry'].hex}"}
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.get_one(Dish, keys["Soup"]).extra = extra
-        plain.commit()
     call("db_read", table="dishes", filters=named("Curry"), columns=["name"])
     answer = call("db_read", table="dishes", filters=named("Soup"), columns=["name", "extra"])
     shown = answer["rows"][0]["extra"]
@@ -271,18 +241,16 @@ def test_rows_of_subclasses_are_read_from_the_table_that_has_them(
 ) -> None:
     """With the fields that were shown of them; the order of the tables is of no matter."""
     toolset = Toolset(models, expect="optional")
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add_all([Cook(kind="cook", stars=3), Person(kind="person")])
-        plain.commit()
     for table, columns in (("cooks", ["stars"]), ("people", ["mentor_id"])):
         with sessions(conversation=conversation, by="model") as session:
             toolset.call(session, "db_read", {"table": table, "columns": columns})
     context = Context(conversation, toolset=toolset, sessions=sessions)
     first = ["- person_1 (read in turn 0)", '  {"stars": 3}', "  null: mentor_id"]
     assert lines(context) == [*first, "- person_2 (read in turn 0)", "  null: mentor_id"]
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(delete(Person).where(Person.kind == "person"))
-        plain.commit()
     assert lines(context) == [*first, "- person_2 (deleted since turn 0)"]
 
 
@@ -292,11 +260,10 @@ def test_a_list_is_shown_in_its_order_and_each_row_once(
     """A row that was read by itself too is shown in the row that has it, with both its columns."""
     call("db_read", table="dishes", filters=named("Korma"), columns=["name", "parts.note"])
     call("db_read", table="parts", columns=["position"])
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         korma = plain.get_one(Dish, keys["Korma"])
         korma.parts[0].position = 3
         korma.parts.append(Part(position=4, note="salt"))
-        plain.commit()
     assert lines(context) == [
         '- dish_1 "Korma" (read in turn 0)',
         "  parts:",
@@ -313,24 +280,22 @@ def test_a_list_is_shown_in_its_order_and_each_row_once(
     assert context.render("think").count("part_1") == 1
 
 
+@pytest.mark.usefixtures("keys")
 def test_a_row_in_a_list_has_the_fields_that_were_shown_of_it(
-    context: Context, call: Call, keys: Keys
+    context: Context, call: Call
 ) -> None:
     """Those of another row in the list are not its own."""
-    assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=["name", "parts.note"])
-    call("db_read", table="parts", filters=[_is("part_2")], columns=["position"])
+    call("db_read", table="parts", filters=is_("part_2"), columns=["position"])
     assert lines(context)[2:] == [
         '  - part_1 {"note": "rice"}',
         '  - part_2 {"position": 2, "note": "sauce"}',
     ]
 
 
-def test_rows_that_totals_are_grouped_by_are_linked(
-    context: Context, call: Call, keys: Keys
-) -> None:
+@pytest.mark.usefixtures("keys")
+def test_rows_that_totals_are_grouped_by_are_linked(context: Context, call: Call) -> None:
     """Their refs were shown, and nothing of them."""
-    assert keys
     call("db_read", table="dishes", columns=["cuisine_id", "count(*)"])
     entries = context.conversation.activity().entries
     assert [(str(each.ref), each.action) for each in entries] == [("cuisine_1", "linked")]
@@ -341,25 +306,20 @@ def test_a_row_that_left_its_list_is_shown_by_itself(
 ) -> None:
     """It is in the list of now, or in none."""
     call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
-    call("db_update", table="parts", filters=[_is("part_1")], data={"note": "basmati"})
-    with Session(tables) as plain:
+    call("db_update", table="parts", filters=is_("part_1"), data={"note": "basmati"})
+    with Session(tables) as plain, plain.begin():
         plain.execute(update(Part).where(Part.note == "basmati").values(dish_id=keys["Soup"]))
-        plain.commit()
     shown = lines(context)
     assert "- part_1 (updated in turn 0)" in shown
     assert shown.index("  parts:") == 1
     assert '  - part_2 {"position": 2, "note": "sauce"}' in shown
 
 
-def _is(ref: str) -> dict[str, Any]:
-    return {"field": "id", "op": "=", "value": ref}
-
-
+@pytest.mark.usefixtures("keys")
 def test_a_row_that_was_never_shown_has_its_default_columns(
-    context: Context, sessions: Sessions, conversation: Conversation, keys: Keys
+    context: Context, sessions: Sessions, conversation: Conversation
 ) -> None:
     """The user has written it, so the model may need it."""
-    assert keys
     with sessions(conversation=conversation, by="user") as session:
         session.add(Dish(name="Dal", servings=3, photo=b"x"))
         session.commit()
@@ -368,11 +328,11 @@ def test_a_row_that_was_never_shown_has_its_default_columns(
     assert "photo" not in line
 
 
+@pytest.mark.usefixtures("keys")
 def test_rows_of_which_a_statement_showed_the_refs_alone_have_no_values(
-    context: Context, call: Call, keys: Keys
+    context: Context, call: Call
 ) -> None:
     """A row that others refer to is counted; its label is kept."""
-    assert keys
     call("db_read", table="dishes", filters=named("Curry"), columns=["name", "cuisine_id"])
     assert lines(context) == [
         '- dish_1 "Curry" (read in turn 0)',
@@ -390,55 +350,51 @@ def test_no_more_statements_for_more_rows(
     call("db_read", table="dishes", filters=named("Korma"), columns=[*PARTS, "cuisine_id"])
     with statements(tables) as few:
         context.render("act")
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         for n in range(20):
             plain.add(Dish(name=f"d{n}", parts=[Part(note="x")], cuisine_id=keys["Thai"]))
-        plain.commit()
     call("db_read", table="dishes", columns=[*PARTS, "cuisine_id"])
     with statements(tables) as many:
         context.render("act")
     assert 3 <= len(many) <= len(few) + 1  # Korma has no cuisine, so there were no labels
 
 
+@pytest.mark.usefixtures("keys")
 def test_without_sessions_rows_are_shown_by_name_and_the_prompt_says_so(
-    conversation: Conversation, toolset: Toolset, call: Call, keys: Keys
+    conversation: Conversation, toolset: Toolset, call: Call
 ) -> None:
     """It knows no values."""
-    assert keys
     call("db_read", table="dishes", filters=named("Korma"))
     shown = Context(conversation, toolset=toolset).render("act")
     assert shown == f'{NOT_READ}\n\n- dish_1 "Korma" (read in turn 0)'
 
 
+@pytest.mark.usefixtures("keys")
 def test_nobody_is_told_to_read_rows_that_are_gone(
-    conversation: Conversation, toolset: Toolset, call: Call, keys: Keys
+    conversation: Conversation, toolset: Toolset, call: Call
 ) -> None:
     """Where all rows that are shown are deleted."""
-    assert keys
     call("db_delete", table="dishes", filters=named("Soup"))
     shown = Context(conversation, toolset=toolset).render("act")
     assert shown == '- dish_1 "Soup" (deleted in turn 0)'
 
 
+@pytest.mark.usefixtures("keys")
 def test_a_bound_toolset_brings_its_sessions(
-    toolset: Toolset, sessions: Sessions, registry: RefRegistry, keys: Keys
+    toolset: Toolset, sessions: Sessions, registry: RefRegistry
 ) -> None:
     """For the conversations that it opens, and their branches."""
-    assert keys
     desk = toolset.bind(sessions, registry=registry)
     desk.call("chat-7", None, "db_read", {"table": "dishes", "columns": ["servings"]})
     chat = desk.conversation("chat-7", None)
-    for context in (
-        Context(chat),
-        desk.context("chat-7", None),
-        Context(chat.fork("chat-8")),
-    ):
+    for context in (Context(chat), desk.context("chat-7", None), Context(chat.fork("chat-8"))):
         assert context.render("act").startswith(NOTE)
         assert "db_update" in context.prompt(Step("write", "x")).system
 
 
+@pytest.mark.usefixtures("keys")
 def test_the_session_of_a_prompt_is_closed(
-    conversation: Conversation, toolset: Toolset, tables: Engine, call: Call, keys: Keys
+    conversation: Conversation, toolset: Toolset, tables: Engine, call: Call
 ) -> None:
     """Also if the rows cannot be read."""
     closed: list[str] = []
@@ -448,7 +404,6 @@ def test_the_session_of_a_prompt_is_closed(
             closed.append("closed")
             super().close()
 
-    assert keys
     call("db_read", table="dishes")
     sessions: Any = sessionmaker(tables, class_=Noting)
     Context(conversation, toolset=toolset, sessions=sessions).render("act")
@@ -467,11 +422,11 @@ class Marking(Hooks):
         read.session.execute(update(Part).values(note="seen"))
 
 
+@pytest.mark.usefixtures("keys")
 def test_nothing_is_recorded_by_reading(
-    sessions: Sessions, conversation: Conversation, call: Call, keys: Keys
+    sessions: Sessions, conversation: Conversation, call: Call
 ) -> None:
     """A prompt is not a use of its rows; nor is a hook's write an action of the model."""
-    assert keys
     call("db_read", table="dishes", columns=PARTS)
     before = conversation.activity()
     conversation.begin_turn()
@@ -518,10 +473,9 @@ def test_rows_are_those_of_the_conversations_owner(
     assert desk.call("c", ann, "db_read", asked).value["count"] == 2
     context = desk.context("c", ann)
     assert "not visible" not in context.render("act")
-    with Session(owned_engine) as plain:
+    with Session(owned_engine) as plain, plain.begin():
         mine = plain.get_one(Recipe, world.recipes["ann"])
         mine.user_id, mine.name = world.users["bob"], "Caviar"
-        plain.commit()
     for audience in get_args(Audience):
         shown = context.render(audience)
         assert "not visible" in shown
@@ -566,9 +520,9 @@ def test_a_row_that_is_back_is_shown_with_its_values(
     assert lines(context)[0] == '- dish_1 "Soup again" (restored)'
 
 
-def test_nested_rows_are_not_counted_as_others(context: Context, call: Call, keys: Keys) -> None:
+@pytest.mark.usefixtures("keys")
+def test_nested_rows_are_not_counted_as_others(context: Context, call: Call) -> None:
     """They are listed, in their row."""
-    assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
     assert "Not listed" not in context.render("act")
     assert "Not listed, and some may be deleted: part (2)." in context.render("think")
@@ -604,11 +558,11 @@ class TakesRefs(Hooks):
                 del row["id"]
 
 
+@pytest.mark.usefixtures("keys")
 def test_hooks_may_change_refs_and_related_rows(
-    sessions: Sessions, call: Call, keys: Keys, conversation: Conversation
+    sessions: Sessions, call: Call, conversation: Conversation
 ) -> None:
     """A row without its ref is not visible; what replaces related rows is a value."""
-    assert keys
     call("db_read", table="dishes", filters=named("Korma"), columns=PARTS)
     for nested, expected in (
         (False, ["- dish_1 (not visible)"]),
@@ -646,10 +600,9 @@ def test_a_value_like_the_name_is_not_left_out(
     context: Context, call: Call, tables: Engine
 ) -> None:
     """Nulls are named apart: a field that is not there was not read."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add(Dish(name="Thai", code="Thai"))
         plain.add(Dish(name="Dal", cuisine=Cuisine(name="Dal")))
-        plain.commit()
     call("db_read", table="dishes", columns=["name", "code", "cuisine_id"], order_by="name")
     assert lines(context) == [
         '- dish_1 "Dal" (read in turn 0)',
@@ -661,17 +614,11 @@ def test_a_value_like_the_name_is_not_left_out(
     ]
 
 
+@pytest.mark.usefixtures("keys")
 def test_calls_that_wait_name_their_rows(
-    conversation: Conversation, registry: RefRegistry, sessions: Sessions, keys: Keys
+    conversation: Conversation, registry: RefRegistry, sessions: Sessions
 ) -> None:
     """By refs and names, as far as a toolset shows them: the person who decides sees more."""
-
-    class Masked(Hooks):
-        def after_read(self, reading: Reading, rows: list[dict[str, Any]]) -> None:  # noqa: ARG002
-            for row in rows:
-                row["name"] = "***"
-
-    assert keys
     rules: dict[str, Any] = {"expect": "optional", "consent": {Dish: ["delete"]}}
     desk = Toolset(MODELS, **rules).bind(sessions, registry=registry)
     chat = desk.conversation(conversation.id, None)
@@ -679,7 +626,7 @@ def test_calls_that_wait_name_their_rows(
     with sessions(conversation=chat) as session:  # by nobody: it is no activity
         desk.toolset.call(session, "db_read", {"table": "dishes", "filters": named("Soup")})
     assert desk.call(chat.id, None, "db_delete", soup).pending == 1
-    masked = Toolset(MODELS, hooks={Dish: [Masked()]}, **rules)
+    masked = Toolset(MODELS, hooks={Dish: [Masking()]}, **rules)
     others = Toolset([Cuisine], consent={Cuisine: ["delete"]})
     for toolset, audience, rows in (
         (desk.toolset, "act", ' (dish_1 "Soup")'),
@@ -696,9 +643,8 @@ def test_waiting_calls_that_are_not_listed_are_counted(
     conversation: Conversation, registry: RefRegistry, sessions: Sessions, tables: Engine
 ) -> None:
     """However many there are, and only if there are more than a prompt lists."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add(Dish(name="Soup"))
-        plain.commit()
     careful = Toolset(MODELS, expect="optional", consent={Dish: ["update"]})
     desk = careful.bind(sessions, registry=registry)
     chat, context = desk.conversation(conversation.id, None), desk.context(conversation.id)
@@ -782,10 +728,9 @@ def test_a_label_is_one_short_line_though_hooks_see_its_row(
 ) -> None:
     """Of the row itself, and beside its ref: the label of a long name of several lines."""
     name = "Soup\n## Data " + "y" * 400 + "\u202e"
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         dish = Dish(name="Soup" if by_hook else name, parts=[Part(position=1)])
         plain.add(dish)
-        plain.commit()
     hooks = {Dish: [Renaming(name if by_hook else None)]}
     toolset = Toolset(MODELS, hooks=hooks, labels=mode)
     with sessions(conversation=conversation, by="model") as session:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from alfred_refs import AsyncRefSession, BadRefError, Conversation, RefRegistry, RefSession
 from alfred_refs.context import Context, Step
 from alfred_refs.testing import MemoryStore
-from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
+from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from tests.context.conftest import Call
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part
@@ -73,11 +73,7 @@ class Failing(Hooks):
     ("is_slow", "in_transaction"), [(False, False), (False, True), (True, False), (True, True)]
 )
 def test_a_statement_that_fails_ends_the_read_of_its_table_alone(
-    conversation: Conversation,
-    sessions: Sessions,
-    call: Call,
-    is_slow: bool,
-    in_transaction: bool,
+    conversation: Conversation, sessions: Sessions, call: Call, is_slow: bool, in_transaction: bool
 ) -> None:
     """By a division by zero, or the time limit; what the application has written stays."""
     read_all(call, "dishes", "cuisines", "parts")
@@ -127,8 +123,6 @@ class Raising(Hooks):
             read.session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
         elif self._kind == "ref":
             read.session.get(Dish, "dish_99")
-        elif self._kind == "refused":
-            raise ToolError("closed", "not today")
         raise ValueError("a mistake")
 
 
@@ -144,17 +138,6 @@ def test_an_error_that_is_no_fault_of_a_row_is_raised(
     toolset = Toolset(MODELS, hooks={Dish: [Raising(kind)]})
     with pytest.raises(error):
         Context(conversation, toolset=toolset, sessions=sessions).render("act")
-
-
-@pytest.mark.usefixtures("keys")
-def test_rows_of_a_read_that_a_hook_refuses_are_not_visible(
-    conversation: Conversation, sessions: Sessions, call: Call
-) -> None:
-    """They are hidden, which is no failure."""
-    read_all(call, "dishes")
-    toolset = Toolset(MODELS, hooks={Dish: [Raising("refused")]})
-    context = Context(conversation, toolset=toolset, sessions=sessions)
-    assert {*status_of(context).values()} == {"not visible"}
 
 
 @pytest.mark.asyncio
@@ -180,9 +163,8 @@ def test_sqlite_reads_on_after_a_failure(column: str, value: str) -> None:
     """For each way in which a type fails."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     Shelf.metadata.create_all(engine)
-    with Session(engine) as plain:
+    with Session(engine) as plain, plain.begin():
         plain.add_all([Shelf(name="a"), Shelf(name="b")])
-        plain.commit()
     desk = Toolset([Shelf]).bind(
         sessionmaker(engine, class_=RefSession), registry=RefRegistry(store=MemoryStore())
     )

@@ -12,3 +12,8 @@ from alfred_refs.store.memory import MemoryStore
 def memory() -> RefRegistry:
     """A registry in memory, for one test."""
     return RefRegistry(store=MemoryStore())
+
+
+def elsewhere(registry: RefRegistry) -> RefRegistry:
+    """Return what another process has: the same store, and nothing in memory."""
+    return RefRegistry(store=registry._store)

@@ -93,10 +93,7 @@ def test_what_is_json_comes_back_as_it_was(content: dict[str, Any]) -> None:
         ({"a": {None: 1}}, "has a field whose name is of type NoneType"),
         ({"rate": math.nan}, "field 'rate' of a draft has a number that is not finite; give null"),
         ({"rate": [-math.inf]}, "field 'rate' of a draft has a number that is not finite"),
-        (
-            {"name": "So\0up"},
-            "field 'name' of a draft has a text with a NUL character; remove it",
-        ),
+        ({"name": "So\0up"}, "field 'name' of a draft has a text with a NUL character; remove it"),
         ({"a": [{"b\0": 1}]}, "field 'a' of a draft has a text with a NUL character"),
         ({"c\0": 1}, r"field 'c\\x00' of a draft has a text with a NUL character"),
         ({"name": "\ud83c"}, "field 'name' of a draft has a text with half of a surrogate pair"),

@@ -34,7 +34,6 @@ from alfred_refs import (
     UnknownDraftError,
     WrongEntityError,
 )
-from alfred_refs.store import DraftState
 from alfred_refs.store.memory import MemoryStore
 from tests.models import MealPlan, Recipe
 
@@ -406,39 +405,6 @@ def test_each_use_of_a_draft_is_a_round_trip(registry: RefRegistry, chat: Conver
         before = registry.counts.round_trips
         use()
         assert registry.counts.round_trips == before + trips
-
-
-def test_a_fork_goes_on_with_the_drafts(chat: Conversation) -> None:
-    """What is edited or saved in one is not in the other."""
-    for _ in range(2):
-        chat.draft(Recipe, SOUP)
-    chat.reserve_keys({"gen_recipe_1": KEY})
-    fork = chat.fork("chat-8")
-    fork.edit_draft("gen_recipe_1", {"name": "Dal"})
-    chat.discard_drafts(["gen_recipe_2"])
-
-    assert [draft.content for draft in fork.drafts()] == [{"name": "Dal"}, SOUP]
-    assert [draft.reserved for draft in fork.drafts()] == [False, False]
-    assert [draft.content for draft in chat.drafts()] == [SOUP]
-    assert fork.draft(Recipe, {}).ref == "gen_recipe_3"
-
-
-def test_drafts_are_exported_and_imported(chat: Conversation) -> None:
-    """With their keys, versions and states, into another registry."""
-    for name in ("Soup", "Stew", "Dal"):
-        chat.draft(Recipe, {"name": name, "plans": [{"day": None}]})
-    chat.edit_draft("gen_recipe_1", {"name": "Borscht"})
-    chat.discard_drafts(["gen_recipe_2"])
-    save(chat, "gen_recipe_3")
-    states: tuple[DraftState, ...] = ("pending", "saved", "discarded")
-
-    copy = RefRegistry(store=MemoryStore()).import_conversation(chat.export())
-
-    assert list(copy.drafts(states=states, keys=True)) == list(
-        chat.drafts(states=states, keys=True)
-    )
-    assert copy.resolve("gen_recipe_3") == KEY
-    assert copy.draft("recipe", {}).ref == "gen_recipe_4"
 
 
 def test_what_was_forgotten_has_no_drafts(chat: Conversation) -> None:

@@ -355,17 +355,13 @@ def with_change(**changes: Any) -> dict[str, Any]:
     return an_export(changes=[first | changes, second])
 
 
-def test_what_is_not_set_of_a_draft_may_be_left_out() -> None:
-    """Its key and label."""
+def test_a_label_that_comes_in_is_cleaned() -> None:
+    """No key in a label of an edited export is stored; drafts may lack a label and a key."""
+    assert from_json(with_ref(label=f"Soup\n{UUID}")).entries[1].label == "Soup <key>"
     read = from_json(with_draft(label=f"Soup\n{UUID}"))
 
     assert [draft.label for draft in read.drafts] == ["Soup", "Soup <key>"]
     assert [draft.key is None for draft in read.drafts] == [True, False]
-
-
-def test_a_label_that_comes_in_is_cleaned() -> None:
-    """An export may have been changed by hand: no key in a label gets into the registry."""
-    assert from_json(with_ref(label=f"Soup\n{UUID}")).entries[1].label == "Soup <key>"
 
 
 DEEP: list[Any] = []
@@ -461,9 +457,7 @@ FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
         (with_draft(key=None), r"has 'gen_recipe_3' saved without a key|cannot be read"),
         (with_draft(more=1), r"a field that is not known: drafts\[1\].more"),
         (
-            an_export(
-                drafts=[d | {"key": f"uuid:{UUID}"} for d in an_export()["drafts"]],
-            ),
+            an_export(drafts=[d | {"key": f"uuid:{UUID}"} for d in an_export()["drafts"]]),
             "has one key for 'gen_recipe_1' and 'gen_recipe_3'",
         ),
         # a key may be anywhere

@@ -24,6 +24,7 @@ from alfred_refs import (
     WrongEntityError,
 )
 from alfred_refs.mapping.keys import ShownRef
+from tests.conversation.conftest import elsewhere
 from tests.models import Cook, MealPlan, Order, OrderLine, Person, Recipe, devices
 
 KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
@@ -36,11 +37,6 @@ def chat(memory: RefRegistry) -> Conversation:
     chat.refer_all(Recipe, KEYS[:3])
     chat.refer(MealPlan, KEYS[0])
     return chat
-
-
-def elsewhere(registry: RefRegistry) -> RefRegistry:
-    """Return what another process has: the same store, and nothing in memory."""
-    return RefRegistry(store=registry._store)
 
 
 def test_refer_and_resolve_are_inverse(chat: Conversation) -> None:

@@ -67,9 +67,7 @@ def test_a_cut_key_has_its_ref_where_one_fits(chat: Conversation) -> None:
     assert chat.scrub("..88bd2de2") == "<key>"
 
 
-def test_a_key_that_is_text_is_found_where_it_stands_by_itself(
-    chat: Conversation,
-) -> None:
+def test_a_key_that_is_text_is_found_where_it_stands_by_itself(chat: Conversation) -> None:
     """As far as this process has met it: nothing else tells it from a word."""
     chat.refer("product", "SKU-1")
     assert chat.scrub("SKU-1, SKU-10, xSKU-1") == "product_1, SKU-10, xSKU-1"

@@ -51,12 +51,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def keys(tables: Engine) -> list[uuid.UUID]:
     """The keys of many recipes, named by their numbers, each with a meal plan."""
     keys = [uuid.UUID(int=number) for number in range(1, MANY + 1)]
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.execute(
             insert(Recipe), [{"id": key, "name": f"{n:03}"} for n, key in enumerate(keys, 1)]
         )
         plain.execute(insert(MealPlan), [{"recipe_id": key} for key in keys])
-        plain.commit()
     return keys
 
 
@@ -188,9 +187,8 @@ async def test_attributes_in_an_async_session_do_no_io_though_caches_change(
     async_sessions: AsyncSessions, chat: Conversation, tables: Engine, keys: list[uuid.UUID]
 ) -> None:
     """Primary, foreign and listed keys, of what lives and of what was deleted."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add(Preference(favourites=keys[:3], last_seen=keys[3]))
-        plain.commit()
     async with async_sessions(conversation=chat) as session:
         preference = (await session.scalars(select(Preference))).one()
         plan = (await session.scalars(select(MealPlan).where(MealPlan.recipe_id == keys[4]))).one()

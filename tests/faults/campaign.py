@@ -126,12 +126,7 @@ class Campaign:
         return verdict
 
     def _faults(self) -> Mapping[Callable[[], None], float]:
-        return {
-            self._kill: KILLED,
-            self._cut: CUT_OFF,
-            self._hold: HELD,
-            self._crash: CRASHED,
-        }
+        return {self._kill: KILLED, self._cut: CUT_OFF, self._hold: HELD, self._crash: CRASHED}
 
     def _later(self, mean: float) -> float:
         return time.time() + self._random.uniform(0.5, 1.5) * mean / self._haste

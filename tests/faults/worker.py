@@ -152,16 +152,7 @@ class Worker:
         try:
             key = self._registry.conversation(conversation).resolve(ref)
         except BadRefError as error:
-            self._write(
-                what="lost",
-                ref=ref,
-                error=type(error).__name__,
-                key=str(self._given[conversation, ref]),
-                conv=conversation,
-                told=str(error),
-                drv=self._task.driver,
-                seed=self._task.seed,
-            )
+            self._write(what="lost", ref=ref, error=type(error).__name__)
         else:
             if key != self._given[conversation, ref]:
                 self._write(what="lost", ref=ref, error="another key")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import Engine, ForeignKey, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import Ownership
@@ -71,6 +71,12 @@ def plant(session: Session) -> None:
     """Add a bed of each gardener."""
     roses = Bed(id=ROSES, gardener=ANN, title="Roses", plants=[Plant(name="Dog rose")])
     session.add_all([roses, Bed(id=HERBS, gardener=BEN, title="Herbs", plants=[])])
+
+
+def titles(engine: Engine) -> list[str]:
+    """Return the titles of all beds."""
+    with Session(engine) as session:
+        return sorted(session.scalars(select(Bed.title)))
 
 
 def call(desk: BoundToolset, tool: str, arguments: Any, **options: Any) -> ToolAnswer:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
-from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine
 
 from alfred_refs.cli.serving import Address
 from alfred_refs.inspector import LocalAccess, inspector_of
@@ -91,12 +90,6 @@ def open_page(browser: Browser, desk: BoundToolset) -> Iterator[OpenPage]:
     assert dialogs == []
 
 
-def titles(engine: Engine) -> list[str]:
-    """Return the titles of all beds."""
-    with Session(engine) as session:
-        return sorted(session.scalars(select(Bed.title)))
-
-
 @pytest.mark.parametrize("has_scripts", [True, False])
 def test_an_operator_searches_rejects_approves_and_undoes(
     open_page: OpenPage, desk: BoundToolset, garden_engine: Engine, *, has_scripts: bool
@@ -123,15 +116,15 @@ def test_an_operator_searches_rejects_approves_and_undoes(
     assert "Delete 1 bed." in page.inner_text("main")
     page.get_by_role("button", name="Approve").click()
     assert "The call was approved." in page.get_by_role("status").inner_text()
-    assert titles(garden_engine) == ["Old roses"]
+    assert garden.titles(garden_engine) == ["Old roses"]
 
     page.goto(page.url.partition("call?")[0] + f"conversation?id={CHAT}")
     page.get_by_role("button", name="Undo call 1").click()
     assert "Nothing is undone yet" in page.inner_text("main")
-    assert titles(garden_engine) == ["Old roses"]
+    assert garden.titles(garden_engine) == ["Old roses"]
     page.get_by_role("button", name="Undo call 1").click()
     assert "The undo was done." in page.get_by_role("status").inner_text()
-    assert titles(garden_engine) == ["Roses"]
+    assert garden.titles(garden_engine) == ["Roses"]
     page.reload()
     assert len(desk.history(CHAT, ANN)) == 3
 
@@ -191,7 +184,7 @@ def test_a_form_of_another_site_is_refused(
     page.wait_for_url("**/approve")
 
     assert "another site" in page.inner_text("body")
-    assert titles(garden_engine) == ["Herbs", "Roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "Roses"]
 
 
 def test_the_keyboard_reaches_the_content_first(open_page: OpenPage, desk: BoundToolset) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from functools import partial
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 
@@ -14,14 +13,9 @@ from alfred_refs.tools import BoundToolset
 from tests.inspector import garden
 from tests.inspector.conftest import client_for, hidden_values, text_of
 from tests.inspector.garden import ANN, CHAT, ROSES, Bed
+from tests.threads import at_once
 
 pytestmark = pytest.mark.once
-
-
-def titles(engine: Engine) -> list[str]:
-    """Return the titles of all beds."""
-    with Session(engine) as session:
-        return sorted(session.scalars(select(Bed.title)))
 
 
 def test_a_call_is_approved_with_the_plan_that_was_seen(
@@ -35,7 +29,7 @@ def test_a_call_is_approved_with_the_plan_that_was_seen(
     assert "would be deleted bed Roses bed_1" in text_of(page)
     done = root.post("/approve", data=hidden_values(page, "approve"))
 
-    assert titles(garden_engine) == ["Herbs"]
+    assert garden.titles(garden_engine) == ["Herbs"]
     assert str(done.url) == f"http://localhost/call?id={CHAT}&call=1&note=approved"
     assert "decided by root" in text_of(done.text)
     assert "deleted bed Roses bed_1" in text_of(done.text)
@@ -52,7 +46,7 @@ def test_a_call_is_not_approved_without_a_plan(
     refused = root.post("/approve", data={"id": CHAT, "call": number})
 
     assert refused.status_code == 400
-    assert titles(garden_engine) == ["Herbs", "Roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "Roses"]
 
 
 def test_a_call_whose_plan_has_changed_waits_with_the_new_one(
@@ -69,11 +63,11 @@ def test_a_call_whose_plan_has_changed_waits_with_the_new_one(
     assert refused.status_code == 409
     assert "Nothing was done" in refused.text
     assert "Moss rose" in refused.text
-    assert titles(garden_engine) == ["Herbs", "Roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "Roses"]
     assert root.post("/approve", data=values).status_code == 409  # the old page, once more
-    assert titles(garden_engine) == ["Herbs", "Roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "Roses"]
     assert root.post("/approve", data=hidden_values(refused.text, "approve")).status_code == 200
-    assert titles(garden_engine) == ["Herbs"]
+    assert garden.titles(garden_engine) == ["Herbs"]
 
 
 def test_a_call_is_rejected_with_a_reason(
@@ -88,7 +82,7 @@ def test_a_call_is_rejected_with_a_reason(
     assert "rejected" in text_of(done.text)
     error = desk.answer(CHAT, ANN, number).value["error"]
     assert (error["code"], "not bed_1, é" in error["message"]) == ("rejected", True)
-    assert titles(garden_engine) == ["Herbs", "Roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "Roses"]
     approved = root.post("/approve", data={**values, "plan": "t"})
     assert approved.status_code == 409
 
@@ -112,16 +106,11 @@ def test_two_operators_who_approve_at_once_delete_once(
     garden.ask_to_delete(desk)
     clients = [client_for(desk, "ann"), client_for(another_desk, "ben")]
     forms = [hidden_values(each.get("/approvals").text, "approve") for each in clients]
-    barrier = Barrier(2)
+    both = zip(clients, forms, strict=True)
+    posts = (partial(client.post, "/approve", data=form) for client, form in both)
+    pages = [text_of(answer.text) for answer in at_once(*posts)]
 
-    def approve(index: int) -> str:
-        barrier.wait()
-        return text_of(clients[index].post("/approve", data=forms[index]).text)
-
-    with ThreadPoolExecutor() as threads:
-        pages = [*threads.map(approve, range(2))]
-
-    assert titles(garden_engine) == ["Herbs"]
+    assert garden.titles(garden_engine) == ["Herbs"]
     [record] = desk.history(CHAT, ANN)
     assert record.decided_by in ("ann", "ben")
     assert all(f"decided by {record.decided_by}" in page for page in pages)
@@ -138,10 +127,10 @@ def test_an_undo_is_planned_before_it_is_done(
     planned = root.post("/undo", data={"id": CHAT, **what}).text
 
     assert "title Old roses Roses" in text_of(planned)
-    assert titles(garden_engine) == ["Herbs", "Old roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "Old roses"]
     done = root.post("/undo", data=hidden_values(planned, "undo"))
     assert "The undo was done." in done.text
-    assert titles(garden_engine) == ["Herbs", "Roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "Roses"]
     last = desk.history(CHAT, ANN)[-1]
     assert (last.tool, last.by, last.user) == ("undo", "user", "root")
 
@@ -160,7 +149,7 @@ def test_an_undo_that_would_lose_a_later_change_is_refused(
         refused = root.post("/undo", data=values)
         assert refused.status_code == 409
         assert "title was changed since" in refused.text
-    assert titles(garden_engine) == ["Herbs", "New roses"]
+    assert garden.titles(garden_engine) == ["Herbs", "New roses"]
 
 
 def test_an_undo_is_of_a_call_or_a_turn(root: TestClient, desk: BoundToolset) -> None:

@@ -125,10 +125,7 @@ def test_many_calls_are_paged(root: TestClient, desk: BoundToolset) -> None:
 
 
 def test_a_call_with_many_rows_is_paged(
-    root: TestClient,
-    desk: BoundToolset,
-    garden_engine: Engine,
-    monkeypatch: pytest.MonkeyPatch,
+    root: TestClient, desk: BoundToolset, garden_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a list it has ten, on a page of its own more: of a plan and of what was done."""
     monkeypatch.setattr(pages, "_ROWS", 20)

@@ -57,9 +57,7 @@ TABLES = [
     *("routes", "route_parts", "countries", "User", "days", "audit_lines", "events", *_MORE),
 ]
 
-LEFT_OUT = {
-    "audit_lines": "it has no primary key",
-}
+LEFT_OUT = {"audit_lines": "it has no primary key"}
 
 
 def make(connection: Connection) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -62,12 +62,27 @@ async def shop_async_engine(shop_engine: Engine) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 def shop_desk(
-    shop_sessions: sessionmaker[RefSession],
-    shop_registry: RefRegistry,
-    shop_ownership: Ownership,
+    shop_sessions: sessionmaker[RefSession], shop_registry: RefRegistry, shop_ownership: Ownership
 ) -> BoundToolset:
     """The shop's tools, with synchronous sessions."""
     return shop.toolset(shop_ownership).bind(shop_sessions, registry=shop_registry)
+
+
+@pytest.fixture
+def desk(shop_desk: BoundToolset) -> BoundToolset:
+    """The shop's tools, where a module does not make its own."""
+    return shop_desk
+
+
+@pytest.fixture
+def notes(shop_engine: Engine) -> Callable[[], list[str]]:
+    """Return the notes of all orders."""
+
+    def notes() -> list[str]:
+        with Session(shop_engine) as session:
+            return [*session.scalars(select(shop.Order.note).order_by(shop.Order.note))]
+
+    return notes
 
 
 @pytest.fixture

@@ -77,10 +77,7 @@ NO_TABLE = {
 }
 _FITS = "the arguments do not fit the tool"
 _LOOK = "look at its schema and call again"
-NOT_JSON = {
-    "code": "invalid_arguments",
-    "message": f"{_FITS}: they are not valid JSON; {_LOOK}",
-}
+NOT_JSON = {"code": "invalid_arguments", "message": f"{_FITS}: they are not valid JSON; {_LOOK}"}
 NO_OBJECT = {"code": "invalid_arguments", "message": f"{_FITS}: they are not an object; {_LOOK}"}
 NO_TABLE_GIVEN = {
     "code": "invalid_arguments",
@@ -159,16 +156,8 @@ class AdapterContract:
         self, play: Play, shop_engine: Engine, desk: BoundToolset
     ) -> None:
         """If the framework makes them so; each has its result."""
-        both = threading.Barrier(2)
-        met: list[int] = []
-
-        @event.listens_for(shop_engine, "before_cursor_execute")
-        def meet(*arguments: Any) -> None:
-            if "FROM products" in arguments[2] and len(met) < 2:
-                met.append(both.wait(10))
-
-        if not self.side_by_side or desk.is_async:  # a barrier would stop the event loop
-            event.remove(shop_engine, "before_cursor_execute", meet)
+        if self.side_by_side and not desk.is_async:  # a barrier would stop the event loop
+            let_two_reads_meet(shop_engine)
         played = await play([[READ_PRODUCTS, READ_PRODUCTS]])
         assert played.told == [[(PRODUCTS, False)] * 2]
 
@@ -227,6 +216,19 @@ class AdapterContract:
         played = await play([[READ_ORDERS]], whose=lambda _: "chat-7", fails=True)
         assert isinstance(root_of(played.raised), SetupError)
         assert "returned a str that is not a pair" in str(played.raised)
+
+
+def let_two_reads_meet(engine: Engine) -> list[int]:
+    """Let the first two reads of products wait for each other; return those that have met."""
+    both = threading.Barrier(2)
+    met: list[int] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def meet(*arguments: Any) -> None:
+        if "FROM products" in arguments[2] and len(met) < 2:
+            met.append(both.wait(10))
+
+    return met
 
 
 def root_of(error: BaseException | None) -> BaseException | None:

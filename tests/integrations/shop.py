@@ -24,6 +24,11 @@ CRASH = "crash"
 
 FIRST_KEY = 7_430_000_000  # keys that are integers begin here
 
+ANOTHER_LINE = """
+    INSERT INTO order_lines (id, order_id, product_id, position, quantity)
+    SELECT gen_random_uuid(), order_id, product_id, 2, 1 FROM order_lines
+"""
+
 
 class Base(DeclarativeBase):
     """Declarative base of the shop."""

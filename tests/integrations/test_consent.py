@@ -38,9 +38,9 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from sqlalchemy import Engine, create_engine, select, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import AsyncRefSession, RefRegistry, RefSession, SetupError
 from alfred_refs.context import Window
@@ -58,10 +58,6 @@ VISIT = Visit(*CHAT)
 ONE = [{"field": "id", "op": "=", "value": "order_1"}]
 DELETE = ("db_delete", {"table": "orders", "filters": ONE})
 CREATE = ("db_create", {"table": "orders", "data": {"placed": "2026-11-25", "note": "new"}})
-ANOTHER_LINE = """
-    INSERT INTO order_lines (id, order_id, product_id, position, quantity)
-    SELECT gen_random_uuid(), order_id, product_id, 2, 1 FROM order_lines
-"""
 PLAN = "Delete 1 order. With it: 1 order line deleted."
 QUIET = RunConfig(tracing_disabled=True)
 
@@ -85,17 +81,6 @@ def desk_of(shop_engine: Engine) -> Iterator[Desks]:
             return toolset.bind(sessions, registry=RefRegistry(engine))
 
         yield desk_of
-
-
-@pytest.fixture
-def notes(shop_engine: Engine) -> Callable[[], list[str]]:
-    """Return the notes of all orders."""
-
-    def notes() -> list[str]:
-        with Session(shop_engine) as session:
-            return [*session.scalars(select(shop.Order.note).order_by(shop.Order.note))]
-
-    return notes
 
 
 @dataclass
@@ -191,7 +176,7 @@ class ConsentContract:
         desk_of().call(*CHAT, *READ_ORDERS)
         first = await self.run(desk_of(), [DELETE])
         with shop_engine.begin() as connection:
-            connection.execute(text(ANOTHER_LINE))
+            connection.execute(text(shop.ANOTHER_LINE))
         second = await self.resume(desk_of(), first.state)
         assert notes() == ["for Ada", "for Bob"]
         if not self.asks_again:

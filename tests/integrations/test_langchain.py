@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import Field
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
 from alfred_refs import SetupError
 from alfred_refs.integrations.langchain import tools_of
@@ -33,6 +32,7 @@ from tests.integrations.contract import (
     Played,
     Turn,
     Visit,
+    let_two_reads_meet,
 )
 
 
@@ -123,14 +123,7 @@ def test_an_agent_that_may_makes_reads_at_once(
     shop_desk: BoundToolset, shop_engine: Engine
 ) -> None:
     """In threads, without a limit to their number."""
-    both = threading.Barrier(2)
-    met: list[int] = []
-
-    @event.listens_for(shop_engine, "before_cursor_execute")
-    def meet(*arguments: Any) -> None:
-        if "FROM products" in arguments[2] and len(met) < 2:
-            met.append(both.wait(10))
-
+    met = let_two_reads_meet(shop_engine)
     model = FakeModel(messages=answers([[READ_PRODUCTS, READ_PRODUCTS]]))
     agent: Any = create_agent(model, tools_of(shop_desk, lambda _: ("chat-7", shop.ADA)))
     agent.invoke({"messages": [{"role": "user", "content": "Hello"}]})

@@ -28,12 +28,6 @@ ERAS: list[ConnectMode] = ["auto", "legacy"]
 ORDER = {"placed": "2026-11-25", "note": "Grüße, 玉露"}
 
 
-@pytest.fixture
-def desk(shop_sessions: sessionmaker[RefSession], shop_registry: RefRegistry) -> BoundToolset:
-    """The shop's tools, of one customer each."""
-    return shop.toolset(shop.ownership()).bind(shop_sessions, registry=shop_registry)
-
-
 def served(desk: BoundToolset, who: uuid.UUID = shop.ADA, **options: Any) -> Server[Any]:
     """Return a server for one customer, who has one conversation unless the client names one."""
     return server_of(desk, name="shop", owner_of=lambda _: who, **options)

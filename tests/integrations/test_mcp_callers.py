@@ -80,12 +80,6 @@ def new_order(note: str, customer: str = "customer_1") -> dict[str, Any]:
     return {"table": "orders", "data": data}
 
 
-@pytest.fixture
-def desk(shop_sessions: sessionmaker[RefSession], shop_registry: RefRegistry) -> BoundToolset:
-    """The shop's tools, of one customer each."""
-    return shop.toolset(shop.ownership()).bind(shop_sessions, registry=shop_registry)
-
-
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_names_its_conversation(
     desk: BoundToolset, shop_registry: RefRegistry, era: ConnectMode

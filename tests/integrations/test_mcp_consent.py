@@ -12,9 +12,9 @@ from mcp.client.client import ConnectMode
 from mcp.server import Server
 from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.exceptions import MCPError
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import AsyncRefSession, RefRegistry, RefSession, SetupError
 from alfred_refs.integrations.mcp import server_of
@@ -27,10 +27,6 @@ CHAT = ("chat-7", shop.ADA)
 READ = {"table": "orders"}
 DELETE = {"table": "orders", "filters": [{"field": "id", "op": "=", "value": "order_1"}]}
 CREATE = {"table": "orders", "data": {"placed": "2026-11-25", "note": "new"}}
-ANOTHER_LINE = """
-    INSERT INTO order_lines (id, order_id, product_id, position, quantity)
-    SELECT gen_random_uuid(), order_id, product_id, 2, 1 FROM order_lines
-"""
 
 
 def toolset() -> Toolset:
@@ -47,17 +43,6 @@ def toolset() -> Toolset:
 def desk(shop_sessions: sessionmaker[RefSession], shop_registry: RefRegistry) -> BoundToolset:
     """The shop's tools."""
     return toolset().bind(shop_sessions, registry=shop_registry)
-
-
-@pytest.fixture
-def notes(shop_engine: Engine) -> Callable[[], list[str]]:
-    """Return the notes of all orders."""
-
-    def notes() -> list[str]:
-        with Session(shop_engine) as session:
-            return [*session.scalars(select(shop.Order.note).order_by(shop.Order.note))]
-
-    return notes
 
 
 def served(desk: BoundToolset, *, elicits: bool = True) -> Server[Any]:
@@ -146,7 +131,7 @@ async def test_rows_change_meanwhile(
 
     def change() -> None:
         with shop_engine.begin() as connection:
-            connection.execute(text(ANOTHER_LINE))
+            connection.execute(text(shop.ANOTHER_LINE))
 
     user = User({"approve": True}, {"approve": False}, before=change)
     await calls(served(desk), era, user, "db_delete", DELETE)
@@ -187,9 +172,7 @@ async def test_a_client_without_forms_learns_the_decision(
 
 
 async def test_an_answer_that_is_repeated_creates_once(
-    desk: BoundToolset,
-    notes: Callable[[], list[str]],
-    shop_async_engine: AsyncEngine,
+    desk: BoundToolset, notes: Callable[[], list[str]], shop_async_engine: AsyncEngine
 ) -> None:
     """By another server with the same key; with other arguments or another text it is refused."""
     sessions = async_sessionmaker(shop_async_engine, class_=AsyncRefSession)

@@ -78,7 +78,7 @@ async def run(program: str, names: dict[str, Any]) -> None:
 @pytest.mark.parametrize("section", FRAMEWORKS)
 def test_the_agents_to_copy_are_short(section: str) -> None:
     """At most 25 lines of code in each file of the folder that the page links to."""
-    text = (ROOT / "examples" / "agents" / f"{module_of(section)}.py").read_text("utf-8")
+    text = (ROOT / "examples" / "agents" / f"{FRAMEWORKS[section][0]}.py").read_text("utf-8")
     shown = text.partition("from __future__ import annotations\n\n")[2]
     docstrings = re.findall(r'^ *""".*"""\n', shown, re.MULTILINE)
     code = [line for line in shown.splitlines() if line.strip() and "#" not in line.split()[0]]
@@ -128,8 +128,3 @@ async def test_a_person_approves(
     assert "Delete 1 order. With it: 1 order line deleted." in capsys.readouterr().out
     [record] = desk.history("chat-7", shop.ADA)
     assert (record.state, record.user, record.decided_by) == ("done", "bob", "ann")
-
-
-def module_of(section: str) -> str:
-    """Return the name of a framework's adapter."""
-    return FRAMEWORKS[section][0]

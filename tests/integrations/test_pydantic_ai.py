@@ -115,9 +115,7 @@ class TestPydanticAI(AdapterContract):
         assert played.told == [*[[(ORDERS, False)]] * 2, *errors, [(ORDERS, False)]]
 
 
-async def test_arguments_of_any_text_are_a_dict_for_the_framework(
-    shop_desk: BoundToolset,
-) -> None:
+async def test_arguments_of_any_text_are_a_dict_for_the_framework(shop_desk: BoundToolset) -> None:
     """Its own code and that of other toolsets may look into it."""
     refs: RefToolset[Any] = RefToolset(shop_desk, lambda ctx: ctx.deps)
     ctx: Any = SimpleNamespace(max_retries=1)

@@ -22,6 +22,8 @@ from tests.isolation.programs import (
     keys_of,
 )
 
+_TYPES = {"int": "Integer", "str": "String"}
+
 # Elements of a FROM
 
 
@@ -408,7 +410,7 @@ class Conditions:
         made += self._correlation(sources)
         script.depth -= 1
         code = f"{made}.scalar_subquery()"
-        return code if column.kind == kind else f"cast({code}, {_type(kind)})"
+        return code if column.kind == kind else f"cast({code}, {_TYPES[kind]})"
 
     def _exists(self, sources: Sequence[Source]) -> str:
         script = self._script
@@ -472,14 +474,7 @@ class Conditions:
         ])  # fmt: skip
 
 
-def _type(kind: str) -> str:
-    return "Integer" if kind == "int" else "String"
-
-
 # Joins and subqueries
-
-
-_TYPES = {"int": "Integer", "str": "String"}
 
 
 class Selects:

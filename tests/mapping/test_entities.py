@@ -172,9 +172,7 @@ def test_each_column_of_a_composite_key_is_read_separately(entities: Entities) -
     assert [column and column.entity for column in found] == ["tenant", "document", None]
 
 
-def test_a_foreign_key_to_another_unique_column_holds_alternate_keys(
-    entities: Entities,
-) -> None:
+def test_a_foreign_key_to_another_unique_column_holds_alternate_keys(entities: Entities) -> None:
     """In a name space of their own; the unique column itself is data."""
     metadata = MetaData()
     target = Table(

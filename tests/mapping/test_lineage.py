@@ -286,10 +286,7 @@ ORDER = KeyColumn("orders.id", "order", "integer")
         (func.unnest(Preference.favourites), SpelledKey(FAVOURITE)),
         (func.unnest(Preference.favourites).column_valued("f"), SpelledKey(FAVOURITE)),
         (func.unnest(Preference.favourites).table_valued("f").c.f, SpelledKey(FAVOURITE)),
-        (
-            func.unnest(Preference.favourites).table_valued("f", with_ordinality="n").c.n,
-            None,
-        ),
+        (func.unnest(Preference.favourites).table_valued("f", with_ordinality="n").c.n, None),
         (Preference.favourites[1], SpelledKey(FAVOURITE)),
         (Preference.favourites[1:2], ArrayShape(SpelledKey(FAVOURITE))),
         (

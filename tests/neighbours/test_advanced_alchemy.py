@@ -230,9 +230,4 @@ async def test_the_asynchronous_repository_and_service_do_the_same(aio: AsyncRef
     assert (await authors.delete("author_5")).name == "E"
     items, count = await service.get_many_and_count(OrderBy("name"))
     shown = service.to_schema(items, count, schema_type=PublicAuthor)
-    assert [author.id for author in shown.items] == [
-        "author_1",
-        "author_2",
-        "author_3",
-        "author_4",
-    ]
+    assert [author.id for author in shown.items] == [f"author_{n}" for n in range(1, 5)]

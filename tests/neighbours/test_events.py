@@ -75,7 +75,10 @@ def test_a_statement_listener_may_add_criteria(
 
 
 def test_a_statement_listener_sees_keys_and_may_keep_results(
-    session: RefSession, shown: list[Recipe], sessions: sessionmaker[RefSession]
+    session: RefSession,
+    shown: list[Recipe],
+    sessions: sessionmaker[RefSession],
+    registry: RefRegistry,
 ) -> None:
     """It is below the session: a cache has keys, and each conversation shows its own refs."""
     kept: dict[Any, FrozenResult[Any]] = {}
@@ -88,7 +91,7 @@ def test_a_statement_listener_sees_keys_and_may_keep_results(
         return kept[value]()
 
     keys = [recipe.__dict__["id"] for recipe in shown]
-    other = RefRegistry(store=session_store(session)).conversation("chat-8")
+    other = registry.conversation("chat-8")
     with listening(RefSession, "do_orm_execute", from_cache), sessions(conversation=other) as two:
         found = [session.scalars(select(Recipe.id).where(Recipe.id == "recipe_2")).one()]
         found += session.scalars(select(Recipe.id).where(Recipe.id == "recipe_2")).all()
@@ -96,12 +99,6 @@ def test_a_statement_listener_sees_keys_and_may_keep_results(
 
     assert found == ["recipe_2", "recipe_2", "recipe_1"]
     assert list(kept) == [keys[1]]
-
-
-def session_store(session: RefSession) -> Any:
-    """The store of a session's conversation."""
-    assert session.conversation is not None
-    return session.conversation._store
 
 
 def test_an_attribute_listener_sees_the_key_that_a_ref_names(

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, delete, select
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Session as PlainSession,
-    mapped_column,
-    scoped_session,
-    sessionmaker,
-)
+from sqlalchemy.orm import scoped_session, sessionmaker
 
-from alfred_refs import (
-    AsyncRefSession,
-    Conversation,
-    GoneRefError,
-    RefPolicy,
-    RefRegistry,
-    RefSession,
-)
-from tests.fix_asyncio import AsyncSessions
+from alfred_refs import Conversation, GoneRefError, RefPolicy, RefRegistry, RefSession
 from tests.fix_postgres import database_like
 from tests.models import Base, MealPlan, Order, Recipe
 
@@ -82,37 +65,6 @@ def test_a_scoped_session_is_each_threads_own(tables: Engine, registry: RefRegis
         thread.join()
 
     assert found == {"a": ["recipe_1", *REFS], "b": ["recipe_1", *REFS[1:], "recipe_1"]}
-
-
-def test_a_sessionmaker_begins_and_commits(tables: Engine, registry: RefRegistry) -> None:
-    """`sessions.begin()` with everything configured once, the conversation by its id."""
-    sessions = sessionmaker(tables, class_=RefSession, registry=registry, conversation="chat-7")
-
-    with sessions.begin() as session:
-        session.add(Recipe(name="Soup"))
-    with sessions() as session, session.begin():
-        assert refs(session) == ["recipe_1"]
-    with PlainSession(tables) as plain:
-        assert [recipe.name for recipe in plain.scalars(BY_NAME)] == ["Soup"]
-
-
-def test_a_savepoint_rolled_back_takes_its_rows_only(
-    session: RefSession, conversation: Conversation
-) -> None:
-    """What came before it is saved; the ref of what came in it says what happened."""
-    with session.begin():
-        kept = Recipe(name="kept")
-        session.add(kept)
-        with session.begin_nested() as savepoint:
-            dropped = Recipe(name="dropped")
-            session.add(dropped)
-            session.flush()
-            ref = dropped.id
-            savepoint.rollback()
-
-    assert session.get(Recipe, kept.id) is kept
-    with pytest.raises(GoneRefError, match="'recipe_2' was never saved"):
-        conversation.resolve(ref)
 
 
 def test_two_phases_end_as_one(tables: Engine, conversation: Conversation) -> None:
@@ -209,78 +161,6 @@ def test_what_a_joined_session_rolls_back_itself_was_never_saved(
         outer.rollback()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"autoflush": False},
-        {"expire_on_commit": False},
-        {"future": True},
-        {"info": {"request": 7}},
-        {"enable_baked_queries": False},
-        {"close_resets_only": False},
-    ],
-    ids=str,
-)
-def test_a_session_takes_the_options_of_every_session(
-    options: dict[str, Any], tables: Engine, conversation: Conversation
-) -> None:
-    """New rows, their foreign keys and a second look show refs with each of them."""
-    with RefSession(tables, conversation=conversation, **options) as session:
-        soup = Recipe(name="Soup")
-        session.add(soup)
-        session.flush()
-        plan = MealPlan(recipe_id=soup.id)
-        session.add(plan)
-        session.commit()
-
-        assert [soup.id, plan.id, plan.recipe_id] == ["recipe_1", "meal_plan_1", "recipe_1"]
-        assert session.get(Recipe, "recipe_1") is soup
-        assert session.info == options.get("info", {})
-
-
-@pytest.mark.usefixtures("recipes")
-@pytest.mark.parametrize(
-    "end",
-    [
-        RefSession.close,
-        RefSession.reset,
-        RefSession.expunge_all,
-        RefSession.expire_all,
-        RefSession.rollback,
-        RefSession.commit,
-        RefSession.invalidate,
-    ],
-    ids=lambda end: end.__name__,
-)
-def test_a_session_goes_on_after_it_was_emptied(
-    end: Callable[[RefSession], None], session: RefSession
-) -> None:
-    """What is loaded afterwards shows refs, and so does what was loaded before and looked at."""
-    first = session.get(Recipe, refs(session)[0])
-    end(session)
-
-    assert refs(session) == REFS
-    again = session.get(Recipe, "recipe_1")
-    assert [again.id, again.name] == ["recipe_1", "A"]
-    assert first is not None
-
-
-def test_in_autocommit_a_rolled_back_row_is_there_once_it_is_read(
-    tables: Engine, conversation: Conversation
-) -> None:
-    """There a rollback takes nothing back; what is read from the database is there."""
-    engine = tables.execution_options(isolation_level="AUTOCOMMIT")
-    with RefSession(engine, conversation=conversation) as session:
-        soup = Recipe(name="Soup")
-        session.add(soup)
-        session.flush()
-        assert soup.id == "recipe_1"
-        session.rollback()
-
-        assert refs(session) == ["recipe_1"]
-        assert session.get(Recipe, "recipe_1").name == "Soup"
-
-
 def test_policies_of_two_registries_do_not_mix(
     tables: Engine, registry: RefRegistry, recipes: list[Recipe]
 ) -> None:
@@ -296,72 +176,3 @@ def test_policies_of_two_registries_do_not_mix(
     assert sessions[2].get(Recipe, recipes[0].id) is found[2]
     for session in sessions:
         session.close()
-
-
-def test_a_class_mapped_after_the_first_session_is_known(
-    tables: Engine, conversation: Conversation, session: RefSession
-) -> None:
-    """On a declarative base of its own too: classes are met as they are used."""
-    assert refs(session) == []
-
-    class LateBase(DeclarativeBase):
-        """A second base."""
-
-    class Latecomer(LateBase):
-        """A class made late."""
-
-        __tablename__ = "latecomers"
-
-        id: Mapped[Any] = mapped_column(primary_key=True, type_=Order.id.type)
-
-    LateBase.metadata.create_all(tables)
-    session.add(Latecomer(id=3))
-    session.commit()
-
-    assert session.scalars(select(Latecomer.id)).all() == ["latecomer_1"]
-    assert conversation.resolve("latecomer_1", Latecomer) == 3
-
-
-def test_two_threads_may_work_in_one_conversation(
-    tables: Engine, registry: RefRegistry, recipes: list[Recipe]
-) -> None:
-    """Two sessions that read the same rows at once agree on their refs."""
-    assert recipes
-    both, found = threading.Barrier(2), list[dict[str, str]]()
-
-    def work(order: Any) -> None:
-        with RefSession(tables, conversation="chat-7", registry=registry) as session:
-            both.wait(20)
-            rows = session.execute(select(Recipe.name, Recipe.id).order_by(order)).all()
-            found.append(dict(sorted((row.name, row.id) for row in rows)))
-
-    orders = [Recipe.name, Recipe.name.desc()]
-    threads = [threading.Thread(target=work, args=(order,)) for order in orders]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert found[0] == found[1]
-    assert sorted(found[0].values()) == REFS
-
-
-async def test_tasks_of_two_conversations_do_not_mix(
-    async_sessions: AsyncSessions, chat: Conversation, recipes: list[Recipe]
-) -> None:
-    """Two tasks that take turns show and take the refs of their own conversations."""
-    other = RefRegistry(store=chat._store).conversation("chat-8")
-
-    async def work(conversation: Conversation, first: Recipe) -> list[Any]:
-        session: AsyncRefSession
-        async with async_sessions(conversation=conversation) as session:
-            read = select(Recipe.id).where(Recipe.id == first.id)
-            found = [await session.scalar(read)]
-            await asyncio.sleep(0)
-            found += [recipe.id for recipe in await session.scalars(BY_NAME)]
-            named = await session.get(Recipe, "recipe_1")
-            return [*found, named and named.name]
-
-    both = await asyncio.gather(work(chat, recipes[0]), work(other, recipes[4]))
-
-    assert [*both] == [["recipe_1", *REFS, "A"], ["recipe_1", *REFS[1:], "recipe_1", "E"]]

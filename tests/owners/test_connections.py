@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine, event, insert, select, text, updat
 
 from alfred_refs import ForeignRowError, Ownership, RefSession, UnconfinedError
 from tests.fix_owned import World
-from tests.owned import Ingredient, Line, Recipe, recipe_links, recipe_tags
+from tests.owned import Line, Recipe
 
 RAW = text("SELECT name FROM recipes")
 
@@ -56,18 +56,6 @@ def test_a_connection_is_as_it_was_when_the_session_is_done(
         with engine.connect() as connection:
             assert len(connection.execute(RAW).all()) == 3
     engine.dispose()
-
-
-def test_a_connection_of_the_program_is_confined_while_the_session_works(
-    owned_engine: Engine, world: World, ownership: Ownership
-) -> None:
-    """In between it is the program's."""
-    with owned_engine.connect() as connection:
-        session = RefSession(connection, owner=ownership.of(world.users["ann"]))
-        assert len(session.scalars(select(Recipe)).all()) == 2
-        assert len(connection.execute(RAW).all()) == 3
-        assert len(session.scalars(select(Recipe)).all()) == 2
-        session.close()
 
 
 def test_a_connection_of_the_program_is_its_own_again_after_a_rollback_in_between(
@@ -168,21 +156,4 @@ def test_what_is_no_plain_value_is_refused_of_a_listener(
     listening(lambda connection: connection.execute(line_of(world, "bob", "select")))
     ann.add(Recipe(name="mine"))
     with pytest.raises(UnconfinedError, match=r"lines\.recipe_id"):
-        ann.flush()
-
-
-def test_an_association_names_what_the_owner_sees(
-    ann: RefSession, world: World, plainly: Callable[[Any], list[Any]]
-) -> None:
-    """Written by a statement or by a flush, with rows that are new or there."""
-    mine = ann.get_one(Recipe, world.recipes["ann"])
-    mine.links.append(Recipe(name="new"))
-    mine.tags.append(ann.get_one(Ingredient, world.salt))
-    ann.commit()
-    assert len(plainly(select(recipe_links.c.to_id))) == 1
-    assert plainly(select(recipe_tags.c.ingredient_id)) == [world.salt]
-    with ann.unconfined():
-        foreign = ann.get_one(Recipe, world.recipes["bob"])
-    mine.links.append(foreign)
-    with pytest.raises(ForeignRowError):
         ann.flush()

@@ -18,6 +18,7 @@ from sqlalchemy import (
     cast,
     collate,
     column,
+    delete,
     exists,
     func,
     literal,
@@ -181,13 +182,14 @@ def test_a_text_with_or_undoes_no_criterion(
         ):  # fmt: skip
             assert {"ann"} <= set(ann.scalars(asked)) <= {"ann", None}
         made = upsert(Plan).values(code="bob")
-        ann.execute(
-            made.on_conflict_do_update(
-                index_elements=["code"], set_={"day": 9}, where=and_(Plan.day > 0, demanded)
+        for where in (demanded, and_(Plan.day > 0, demanded)):
+            ann.execute(
+                made.on_conflict_do_update(index_elements=["code"], set_={"day": 9}, where=where)
             )
-        )
         ann.commit()
         assert sorted(plainly(select(Plan.day))) == [1, 7]
+        assert ann.scalars(delete(Plan).where(demanded).returning(Plan.code)).all() == ["ann"]
+        ann.rollback()
 
 
 def test_schemas_may_be_translated(

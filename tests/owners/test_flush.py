@@ -28,6 +28,7 @@ from tests.owned import (
     Shelf,
     User,
     recipe_links,
+    recipe_tags,
 )
 
 NOBODY = uuid.uuid4()
@@ -109,7 +110,7 @@ def test_rows_that_are_not_the_owners_are_not_written(
 ) -> None:
     """Neither a row of another owner, loaded unconfined, nor a shared one, which may be read."""
     kinds: list[tuple[Any, Any]] = [
-        *((Recipe, world.recipes), (Line, world.lines), (Remark, world.remarks)),
+        *((Recipe, world.recipes), (Line, world.lines), (Remark, world.remarks))
     ]
     for (class_, keys), who in itertools.product(kinds, ["bob", "all"]):
         with ann.unconfined():
@@ -372,8 +373,11 @@ def test_links_to_what_the_owner_cannot_see_are_not_made(
 ) -> None:
     """Rows of an association table are made between rows that the owner may read."""
     own = ann.get(Recipe, world.recipes["ann"])
-    own.links.append(ann.get(Recipe, world.recipes["all"]))
+    own.links += [ann.get(Recipe, world.recipes["all"]), Recipe(name="new")]
+    own.tags.append(ann.get(Ingredient, world.salt))
     ann.commit()
+    links = sorted([world.recipes["all"], own.links[-1].id])
+    assert plainly(select(recipe_tags.c.ingredient_id)) == [world.salt]
     with ann.unconfined():
         foreign = ann.get(Recipe, world.recipes["bob"])
     own.links.append(foreign)
@@ -381,7 +385,7 @@ def test_links_to_what_the_owner_cannot_see_are_not_made(
     with pytest.raises(ForeignRowError, match=r"Recipe\.links"):
         ann.commit()
     ann.rollback()
-    assert plainly(select(recipe_links.c.to_id)) == [world.recipes["all"]]
+    assert sorted(plainly(select(recipe_links.c.to_id))) == links
 
 
 # What listeners do

@@ -83,13 +83,12 @@ class Low(Things):
 def things(schemas: Engine) -> Iterator[Engine]:
     """The engine, with a thing of each of two owners in each table: the keys are others' above."""
     Things.metadata.create_all(schemas)
-    with Session(schemas) as plain:
+    with Session(schemas) as plain, plain.begin():
         plain.add_all([Top(id=1, owner=1), Top(id=2, owner=2)])
         plain.flush()
         plain.add_all([Middle(id=1, top_id=2), Middle(id=2, top_id=1)])
         plain.flush()
         plain.add_all(Low(id=key, owner=3 - key, middle_id=key, top_id=key) for key in (1, 2))
-        plain.commit()
     yield schemas
     Things.metadata.drop_all(schemas)
 
@@ -124,9 +123,8 @@ def test_an_upsert_names_columns_by_their_keys(schemas: Engine) -> None:
         __table__ = notes
 
     metadata.create_all(schemas)
-    with Session(schemas) as plain:
+    with Session(schemas) as plain, plain.begin():
         plain.add_all([Note(id=1, whose=1, note=1)])
-        plain.commit()
     ownership = Ownership({Note: "whose"})
     with RefSession(schemas, owner=ownership.of(1)) as session:
         made = upsert(notes).values(id=1, note=2)
@@ -159,11 +157,10 @@ def test_attributes_called_as_other_columns_are_no_way_round(schemas: Engine) ->
         count: Mapped[int | None] = mapped_column("box", ForeignKey("boxes.id"))
 
     Local.metadata.create_all(schemas)
-    with Session(schemas) as plain:
+    with Session(schemas) as plain, plain.begin():
         plain.add_all([Box(id=1, whose=1), Box(id=2, whose=2)])
         plain.flush()
         plain.add(Item(id=1, whose=1))
-        plain.commit()
     ownership = Ownership({Box: "whose", Item: "whose"})
     with RefSession(schemas, owner=ownership.of(1)) as session:
         made = upsert(Item).values(id=1)
@@ -203,9 +200,8 @@ class Word(Pages):
 def written(schemas: Engine) -> Iterator[RefSession]:
     """A session of owner 1, with a page of each of two owners."""
     Pages.metadata.create_all(schemas)
-    with Session(schemas) as plain:
+    with Session(schemas) as plain, plain.begin():
         plain.add_all([Page(id=1, whose=1), Page(id=2, whose=2)])
-        plain.commit()
     ownership = Ownership({Page: "whose", Word: "page"})
     with RefSession(schemas, owner=ownership.of(1)) as session:
         yield session
@@ -299,10 +295,9 @@ def test_an_owner_is_compared_as_each_column_has_it(schemas: Engine) -> None:
 
     Local.metadata.create_all(schemas)
     one, two = uuid.uuid4(), uuid.uuid4()
-    with Session(schemas) as plain:
+    with Session(schemas) as plain, plain.begin():
         for who in (one, two):
             plain.add_all([Paper(whose=who), Card(whose=str(who))])
-        plain.commit()
     ownership = Ownership({Paper: "whose", Card: "whose"})
     for given in (one, str(one)):
         with RefSession(schemas, owner=ownership.of(given)) as session:
@@ -373,10 +368,9 @@ def test_a_write_to_a_class_with_polymorphic_columns_is_confined(
 ) -> None:
     """UPDATE and DELETE of a class whose rows are selected from a join."""
     Wide.metadata.create_all(owned_engine)
-    with Session(owned_engine) as plain:
+    with Session(owned_engine) as plain, plain.begin():
         plain.add_all([Cat(owner=1, name="a"), Animal(owner=1, name="b")])
         plain.add_all([Animal(owner=2, name="c")])
-        plain.commit()
     options = {"synchronize_session": synchronize}
     try:
         with RefSession(owned_engine, owner=Ownership({Animal: "owner"}).of(1)) as session:

@@ -35,7 +35,7 @@ ANN, BOB = uuid.UUID(int=1), uuid.UUID(int=2)
 def app(engine: Engine) -> Iterator[Engine]:
     """An engine on owned tables with policies, of a role that they hold for."""
     owned.Base.metadata.create_all(engine)
-    with Session(engine) as session:
+    with Session(engine) as session, session.begin():
         session.add_all([User(id=ANN, name="ann"), User(id=BOB, name="bob")])
         session.flush()
         for name, person in (("ann", ANN), ("bob", BOB), ("all", None)):
@@ -43,7 +43,6 @@ def app(engine: Engine) -> Iterator[Engine]:
             session.add(recipe)
             if person:
                 session.add(Plan(user_id=person, code=name))
-        session.commit()
     role = f"app_{uuid.uuid4().hex}"
     with engine.begin() as connection:
         for program in re.findall(r"```sql\n(create .*?)```", PAGE.read_text(), re.DOTALL):

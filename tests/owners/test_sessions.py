@@ -140,18 +140,6 @@ def test_savepoints_and_two_phases_go_as_ever(
         assert set(session.scalars(select(Recipe.minutes))) == {0}
 
 
-def test_two_owners_interleaved_do_not_mix(
-    owned_engine: Engine, world: World, ownership: Ownership
-) -> None:
-    """Each session has its own, in one thread and over one engine."""
-    ann, bob = (
-        RefSession(owned_engine, owner=ownership.of(world.users[who])) for who in ("ann", "bob")
-    )
-    with ann, bob:
-        for session, who in ((ann, "ann"), (bob, "bob"), (ann, "ann")):
-            assert session.scalars(select(Plan.code)).all() == [who]
-
-
 def test_listeners_of_the_session_are_confined_too(ann: RefSession) -> None:
     """A statement that a `do_orm_execute` of the application's puts in place is confined."""
 
@@ -177,7 +165,8 @@ def test_binds_of_classes_are_confined_each(
 # Refs
 
 
-def test_refs_and_owners_go_together(talking: RefSession, world: World) -> None:
+@pytest.mark.usefixtures("world")
+def test_refs_and_owners_go_together(talking: RefSession) -> None:
     """Refs go in and out as ever; the owner is a key, and never taken for a ref."""
     recipes = talking.scalars(select(Recipe).order_by(Recipe.name)).all()
     assert [recipe.id for recipe in recipes] == ["recipe_1", "recipe_2"]
@@ -189,7 +178,6 @@ def test_refs_and_owners_go_together(talking: RefSession, world: World) -> None:
     talking.commit()
     assert (plan.recipe_id, plan.user_id) == ("recipe_1", "user_1")
     assert talking.scalars(select(Plan.user_id).distinct()).all() == ["user_1"]
-    del world
 
 
 def test_a_ref_of_a_foreign_row_names_nothing_here(
@@ -232,9 +220,8 @@ def test_a_foreign_row_that_was_loaded_is_not_called_gone(
     assert talk.resolve("recipe_1") == world.recipes["bob"]
 
 
-def test_own_rows_are_gone_when_they_are_deleted(
-    talking: RefSession, talk: Conversation, world: World
-) -> None:
+@pytest.mark.usefixtures("world")
+def test_own_rows_are_gone_when_they_are_deleted(talking: RefSession, talk: Conversation) -> None:
     """As in a session without owner, by flush and by statement."""
     for way in ("flush", "statement"):
         recipe = Recipe(name="new")
@@ -248,7 +235,6 @@ def test_own_rows_are_gone_when_they_are_deleted(
         talking.commit()
         with pytest.raises(GoneRefError):
             talk.resolve(ref)
-    del world
 
 
 def test_errors_of_an_owned_session_show_no_key(talking: RefSession, world: World) -> None:
@@ -278,9 +264,8 @@ def test_errors_offer_what_the_owner_sees(
     talking: RefSession, talk: Conversation, world: World, owned_engine: Engine
 ) -> None:
     """Not what trusted code has loaded, nor what a foreign key names, though these have refs."""
-    with Session(owned_engine) as plain:
+    with Session(owned_engine) as plain, plain.begin():
         plain.get_one(Plan, world.plans["ann"]).recipe_id = world.recipes["bob"]
-        plain.commit()
     assert talking.scalars(select(Plan)).one().recipe_id == "recipe_1"
     with talking.unconfined():
         seen = {each.name: each.id for each in talking.scalars(select(Recipe))}
@@ -417,31 +402,20 @@ def test_an_owner_is_somebody(ownership: Ownership) -> None:
         ownership.of(None)
 
 
-def test_sessionmakers_take_an_owner(
-    owned_engine: Engine, world: World, ownership: Ownership
-) -> None:
-    """It is an argument of the session like others."""
-    sessions = sessionmaker(owned_engine, class_=RefSession)
-
-    with sessions(owner=ownership.of(world.users["bob"])) as session:
-        assert session.scalars(select(Plan.code)).all() == ["bob"]
-
-
 # Asynchronous sessions
 
 
 @pytest.fixture(params=["psycopg", "asyncpg"])
-def async_engine_url(request: pytest.FixtureRequest, owned_engine: Engine) -> Any:
-    """The URL of an asynchronous engine on the owned tables, with each driver."""
-    return owned_engine.url.set(drivername=f"postgresql+{request.param}")
-
-
-@pytest.fixture
 async def aio_ann(
-    async_engine_url: Any, world: World, ownership: Ownership, talk: Conversation
+    request: pytest.FixtureRequest,
+    owned_engine: Engine,
+    world: World,
+    ownership: Ownership,
+    talk: Conversation,
 ) -> AsyncIterator[AsyncRefSession]:
-    """An asynchronous session on behalf of ann, which shows refs."""
-    engine = create_async_engine(async_engine_url)
+    """An asynchronous session on behalf of ann, which shows refs, with each driver."""
+    url = owned_engine.url.set(drivername=f"postgresql+{request.param}")
+    engine = create_async_engine(url)
     owner = ownership.of(world.users["ann"])
     async with AsyncRefSession(engine, conversation=talk, owner=owner) as session:
         assert session.owner is owner

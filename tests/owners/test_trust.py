@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, text, update
+from sqlalchemy import Engine, event, select, text
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
 from alfred_refs import ForeignRowError, Ownership, RefSession, sqla
 from tests.fix_owned import World
 from tests.owned import Line, Plan, Recipe
+
+GIVES_AWAY = text("update recipes set user_id = :bob where user_id = :ann")
 
 
 @pytest.mark.parametrize("quietly", [True, False])
@@ -69,20 +71,12 @@ def test_a_row_that_was_given_away_since_is_no_more_the_owners(
     with RefSession(owned_engine, owner=owner, expire_on_commit=expire) as session:
         recipe = session.get_one(Recipe, world.recipes["ann"])
         session.commit()
-        with Session(owned_engine) as plain:
-            plain.execute(
-                update(Recipe)
-                .where(Recipe.id == world.recipes["ann"])
-                .values(user_id=world.users["bob"])
-            )
-            plain.commit()
+        with Session(owned_engine) as plain, plain.begin():
+            plain.execute(GIVES_AWAY, {who: world.users[who] for who in ("ann", "bob")})
         session.add(made(recipe_id=world.recipes["ann"]))
         with pytest.raises(ForeignRowError):
             session.flush()
         del recipe  # it was in the session until here
-
-
-GIVES_AWAY = text("update recipes set user_id = :bob where user_id = :ann")
 
 
 def _by_option(session: RefSession, people: dict[str, Any]) -> Recipe:

@@ -104,9 +104,10 @@ def test_instances_of_shared_rows_stay_as_they_are(ann: RefSession, world: World
     shared = ann.get(Recipe, world.recipes["all"])
     own = ann.get(Recipe, world.recipes["ann"])
 
-    ann.execute(update(Recipe).values(minutes=9))
-
-    assert (shared.minutes, own.minutes) == (0, 9)
+    for minutes, way in enumerate(("auto", "evaluate", "fetch"), start=7):
+        options = {"synchronize_session": way}
+        ann.execute(update(Recipe).values(minutes=minutes), execution_options=options)
+        assert (shared.minutes, own.minutes) == (0, minutes)
     assert shared not in ann.dirty
     ann.execute(delete(Remark))
     ann.execute(delete(Line).where(Line.text != "x"))
@@ -322,9 +323,7 @@ def test_an_upsert_names_what_may_be_named(ann: RefSession, world: World) -> Non
         )
     ann.execute(
         statement.on_conflict_do_update(
-            index_elements=["code"],
-            set_={"recipe_id": world.recipes["all"]},
-            where=Plan.day == 1,
+            index_elements=["code"], set_={"recipe_id": world.recipes["all"]}, where=Plan.day == 1
         )
     )
     assert ann.scalar(select(Plan.recipe_id)) == world.recipes["all"]
@@ -476,24 +475,3 @@ def test_unconfined_writes_are_as_in_a_plain_session(
     assert names(plainly) == ["all", "ann", "shared", "x"]
     assert plainly(select(Recipe.user_id).where(Recipe.name == "shared")) == [None]
     assert issubclass(UnconfinedError, SQLAlchemyError)
-
-
-@pytest.mark.parametrize("write", ["update", "delete", "upsert"])
-def test_a_text_does_not_undo_what_stands_beside_it(
-    ann: RefSession, plainly: Any, write: str
-) -> None:
-    """An OR in it reaches no row more: it is put in parentheses."""
-    anything: ColumnElement[bool] = literal_column("1 = 1 or true")
-    conflicting = upsert(Plan).values(code="bob")
-    statements: dict[str, Any] = {
-        "update": update(Plan).where(anything).values(day=9),
-        "delete": delete(Plan).where(anything),
-        "upsert": conflicting.on_conflict_do_update(
-            index_elements=[Plan.code], set_={"day": 9}, where=anything
-        ),
-    }
-    ann.execute(statements[write], execution_options={"synchronize_session": False})
-    ann.commit()
-
-    bobs = select(Plan.day).where(Plan.code == "bob")
-    assert plainly(bobs) == [1]

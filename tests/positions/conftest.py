@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs import RefRegistry, RefSession
 from tests.fix_postgres import DatabasePool, pool_with
 from tests.positions.models import Base, Exercise, Note, Week, Workout
 
@@ -44,13 +44,7 @@ def week(gym: Engine) -> uuid.UUID:
 
 
 @pytest.fixture
-def chat(gym: Engine) -> Conversation:
-    """A conversation of a registry in the same database."""
-    return RefRegistry(gym).conversation("gym")
-
-
-@pytest.fixture
-def session(gym: Engine, chat: Conversation) -> Iterator[RefSession]:
-    """A session in it."""
-    with RefSession(gym, conversation=chat) as session:
+def session(gym: Engine) -> Iterator[RefSession]:
+    """A session in a conversation of a registry in the same database."""
+    with RefSession(gym, conversation=RefRegistry(gym).conversation("gym")) as session:
         yield session

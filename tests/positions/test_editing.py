@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
-from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from alfred_refs import Ownership, RefSession
 from alfred_refs.errors import DriftError, ListError, PositionError
 from alfred_refs.positions import Add, Edit, EditableList, Modify, Move, Remove
 from tests.positions.models import Board, Card, Exercise, Note, Part, Week, Workout
+from tests.threads import at_once
 
 SESSIONS = EditableList(Week, "sessions.exercises.sets")
 EXERCISES = EditableList(Week, "sessions.exercises")
@@ -51,10 +51,7 @@ def test_lists_in_json_are_edited(session: RefSession, week: uuid.UUID, gym: Eng
             Modify([1], {"name": "Monday"}),
         ],
     )
-    assert done.after == [
-        {"name": "Monday", "meals": ["soup", "noodles"]},
-        {"name": "Tuesday"},
-    ]
+    assert done.after == [{"name": "Monday", "meals": ["soup", "noodles"]}, {"name": "Tuesday"}]
     session.commit()
     with Session(gym) as plain:
         assert plain.scalar(select(Week.meals)) == {"days": done.after}
@@ -75,10 +72,9 @@ def test_what_a_document_is_given_is_stored(
     gym: Engine, week: uuid.UUID, before: Any, value: Any, after: Any
 ) -> None:
     """Also what Python holds for equal, and what takes the place of an item with a list."""
-    with Session(gym) as plain:
+    with Session(gym) as plain, plain.begin():
         plain.execute(update(Week).values(meals={"days": [before, 2]}))
         done = MEALS.apply(plain, week, [Modify([1], value)])
-        plain.commit()
     with Session(gym) as plain:
         stored = plain.scalars(select(Week.meals["days"])).one()
     told = [json.dumps(each, sort_keys=True) for each in (stored, done.after, [after, 2])]
@@ -97,10 +93,9 @@ def test_a_list_that_is_not_there_yet_is_empty(
     session: RefSession, week: uuid.UUID, gym: Engine
 ) -> None:
     """An array or a document that is null, and a member that is missing; unedited ones stay so."""
-    with Session(gym) as plain:
+    with Session(gym) as plain, plain.begin():
         plain.execute(text("update weeks set tags = null, meals = null"))
         plain.execute(text("update exercises set sets = null"))
-        plain.commit()
     assert SESSIONS.items(session, week)[0]["exercises"][0]["sets"] is None
     TAGS.apply(session, week, [Add([1], "a")])
     for day in ({"meals": ["soup"]}, {"name": "fast"}, {"meals": ["rice"]}):
@@ -204,11 +199,10 @@ def test_a_plain_list_that_counts_from_0_goes_on_so(
     session: RefSession, week: uuid.UUID, gym: Engine
 ) -> None:
     """Without SQLAlchemy's collection too."""
-    with Session(gym) as plain:
+    with Session(gym) as plain, plain.begin():
         for workout in plain.scalars(select(Workout).order_by(Workout.position)):
             workout.position -= 1
             plain.flush()
-        plain.commit()
     SESSIONS.apply(session, week, [Move([3], 1), Add([4], {"name": "x"})])
     session.commit()
     assert sessions_of(gym) == [(0, "legs"), (1, "push"), (2, "pull"), (3, "x")]
@@ -444,13 +438,6 @@ CARDS = EditableList(Board, "cards")
 OWNERSHIP = Ownership({Board: "owner", Card: "owner"}, shared=[Board])
 
 
-@pytest.fixture
-def anns(gym: Engine) -> Iterator[RefSession]:
-    """A session that keeps to one owner's rows."""
-    with RefSession(gym, owner=OWNERSHIP.of("ann")) as session:
-        yield session
-
-
 def board(gym: Engine, owner: str | None, *owners: str) -> Any:
     """Return the key of a board with a card for each of some owners."""
     with Session(gym) as plain:
@@ -461,8 +448,9 @@ def board(gym: Engine, owner: str | None, *owners: str) -> Any:
         return made.id
 
 
-def test_an_owner_edits_lists_that_are_all_theirs(anns: RefSession, gym: Engine) -> None:
+def test_an_owner_edits_lists_that_are_all_theirs(gym: Engine) -> None:
     """New rows are theirs; one of another among them, or of the row that has the list, is told."""
+    anns = RefSession(gym, owner=OWNERSHIP.of("ann"))
     own = board(gym, "ann", "ann", "ann")
     CARDS.apply(anns, own, [Add([1], {"title": "new"}), Remove([2])])
     anns.commit()
@@ -480,6 +468,7 @@ def test_an_owner_edits_lists_that_are_all_theirs(anns: RefSession, gym: Engine)
         CARDS.apply(anns, shared, [Remove([1])])
     with pytest.raises(NoResultFound):
         CARDS.apply(anns, board(gym, "bob", "bob"), [Remove([1])])
+    anns.close()
 
 
 @pytest.mark.parametrize("meals", [{"days": "none"}, {"days": {"meals": []}}, "none", 5])
@@ -487,9 +476,8 @@ def test_what_has_no_list_is_told(
     session: RefSession, week: uuid.UUID, gym: Engine, meals: Any
 ) -> None:
     """Where a document has something else in the place of one."""
-    with Session(gym) as plain:
+    with Session(gym) as plain, plain.begin():
         plain.execute(update(Week).values(meals=meals))
-        plain.commit()
     days = EditableList(Week, "meals.days")
     with pytest.raises(PositionError, match=r"the value of 'meals\.days' has no list inside"):
         days.apply(session, week, [Remove([1])])
@@ -532,26 +520,6 @@ def test_a_list_is_locked_at_all_levels(
         other.execute(locking)
 
 
-def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """Run something in threads at once, and return what came of each."""
-    results: list[Any] = [None] * count
-    barrier = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        barrier.wait()
-        try:
-            results[number] = work(number)
-        except DriftError as error:
-            results[number] = error
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
 def test_of_batches_with_one_preview_one_is_applied(gym: Engine, week: uuid.UUID) -> None:
     """The others are told."""
     with Session(gym) as plain:
@@ -564,7 +532,7 @@ def test_of_batches_with_one_preview_one_is_applied(gym: Engine, week: uuid.UUID
             plain.commit()
             return "applied"
 
-    results = in_threads(4, once)
+    results = at_once(*(partial(once, number) for number in range(4)))
     assert "applied" in results
     assert sum(isinstance(each, DriftError) for each in results) == 3
     assert len(sessions_of(gym)) == 4
@@ -587,7 +555,8 @@ def test_of_many_that_edit_one_list_none_loses_an_item(gym: Engine, week: uuid.U
                 return attempt
         return 0
 
-    assert all(in_threads(8, until_done))
+    done = at_once(*(partial(until_done, number) for number in range(8)))
+    assert all(isinstance(each, int) and each for each in done)
     found = sessions_of(gym)
     assert [position for position, _ in found] == list(range(1, 12))
     assert len({name for _, name in found}) == 11

@@ -121,9 +121,7 @@ def version_of(url: sqlalchemy.URL) -> str:
         UnreachableError: it does not accept connections.
     """
     engine = sqlalchemy.create_engine(
-        url,
-        poolclass=sqlalchemy.NullPool,
-        connect_args={"connect_timeout": CONNECT_SECONDS},
+        url, poolclass=sqlalchemy.NullPool, connect_args={"connect_timeout": CONNECT_SECONDS}
     )
     try:
         with engine.connect() as connection:

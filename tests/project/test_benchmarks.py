@@ -131,9 +131,7 @@ def test_minting_is_seen_to_be_one_round_trip(tmp_path: Path) -> None:
     assert cells_of(written)[0][1] == "1"
 
 
-def test_every_package_has_its_line_and_ours_keeps_all_that_is_claimed(
-    engine: Engine,
-) -> None:
+def test_every_package_has_its_line_and_ours_keeps_all_that_is_claimed(engine: Engine) -> None:
     """What is not installed is said to be missing; nothing else is left out."""
     lines = alternatives.lines(engine, rows=5, repetitions=1)
 

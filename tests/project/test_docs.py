@@ -34,15 +34,7 @@ TEST = re.compile(r"`(test_\w+)`")
 
 
 # pages whose programs run from top to bottom, with the imports and the registry of `start.md`
-CONTINUED = [
-    "approval",
-    "history",
-    "labels",
-    "listeners",
-    "many-to-many",
-    "operations",
-    "users",
-]
+CONTINUED = ["approval", "history", "labels", "listeners", "many-to-many", "operations", "users"]
 
 
 @pytest.mark.whole
@@ -153,9 +145,8 @@ def test_what_is_declared_as_text_is_a_key_in_the_database(engine: Engine) -> No
     registry = RefRegistry(engine)
     registry.create_tables()
     typed.Base.metadata.create_all(engine)
-    with Session(engine) as plain:
+    with Session(engine) as plain, plain.begin():
         plain.add(typed.Recipe(name="Soup"))
-        plain.commit()
 
     with RefSession(engine, conversation=registry.conversation("chat-7")) as session:
         refs = [recipe.id for recipe in session.scalars(select(typed.Recipe))]

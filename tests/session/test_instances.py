@@ -14,15 +14,7 @@ import pytest
 from sqlalchemy import Engine, ScalarSelect, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import (
-    Conversation,
-    RefError,
-    RefPolicy,
-    RefRegistry,
-    RefSession,
-    UnknownRefError,
-    sqla,
-)
+from alfred_refs import Conversation, RefError, RefRegistry, RefSession, UnknownRefError, sqla
 from alfred_refs.session import instances
 from alfred_refs.session.attributes import RefAttribute, boundary_of
 from alfred_refs.store.schema import metadata
@@ -161,26 +153,6 @@ def test_raw_text_keys_can_be_added_by_trusted_code(session: RefSession) -> None
         session.commit()
         assert person.id == key
     assert person.id == "person_1"
-
-
-def test_an_excluded_column_is_shown_as_it_is(
-    sessions: sessionmaker[RefSession], store: TravelLog, recipes: list[Recipe], tables: Engine
-) -> None:
-    """Two registries of one process may decide differently on the same class."""
-    with Session(tables) as plain:
-        plain.add(MealPlan(recipe_id=recipes[0].id))
-        plain.commit()
-    every = RefRegistry(store=store).conversation("every")
-    policy = RefPolicy(exclude=(MealPlan.recipe_id,))
-    some = RefRegistry(store=store, policy=policy).conversation("some")
-
-    shown: list[tuple[Any, Any]] = []
-    for conversation in (every, some):
-        with sessions(conversation=conversation) as session:
-            plan = session.scalars(select(MealPlan)).one()
-            shown.append((plan.id, plan.recipe_id))
-
-    assert shown == [("meal_plan_1", "recipe_1"), ("meal_plan_1", recipes[0].id)]
 
 
 def test_instances_are_not_kept_alive(session: RefSession, recipes: list[Recipe]) -> None:

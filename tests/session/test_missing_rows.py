@@ -24,7 +24,7 @@ from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
 from tests.fix_owned import World
-from tests.models import Cook, Guest, MealPlan, Order, Person, Recipe
+from tests.models import Cook, Guest, MealPlan, Order, Person, Recipe, RecipeNote
 from tests.row_status import elsewhere
 
 pytestmark = pytest.mark.usefixtures("one_base")
@@ -110,9 +110,7 @@ def done(
 
 @pytest.mark.parametrize("released", list(itertools.product([True, False], repeat=3)))
 def test_savepoints_decide_what_became_of_a_row(
-    session: RefSession,
-    conversation: Conversation,
-    released: tuple[bool, bool, bool],
+    session: RefSession, conversation: Conversation, released: tuple[bool, bool, bool]
 ) -> None:
     """Wherever it is inserted and deleted: its ref says what the table would, here and there."""
     keys = [uuid.uuid4() for _ in range(2 * 2 ** len(POSITIONS))]
@@ -152,10 +150,7 @@ def people(session: RefSession) -> list[Any]:
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_subclasses_row_goes_with_the_ref_of_its_root(
-    session: RefSession,
-    conversation: Conversation,
-    people: list[Any],
-    place: int,
+    session: RefSession, conversation: Conversation, people: list[Any], place: int
 ) -> None:
     """Joined or of a single table: what was deleted is the person."""
     session.delete(people[place])
@@ -167,16 +162,20 @@ def test_a_subclasses_row_goes_with_the_ref_of_its_root(
     assert [fate(elsewhere(conversation), ref) for ref in refs] == fates
 
 
+@pytest.mark.parametrize("end", [Session.rollback, Session.close])
 @pytest.mark.parametrize("class_", [Cook, Guest, Person])
 def test_a_subclasses_row_that_is_rolled_back_was_never_saved(
-    session: RefSession, conversation: Conversation, class_: type[Any]
+    session: RefSession,
+    conversation: Conversation,
+    class_: type[Any],
+    end: Callable[[Session], None],
 ) -> None:
     """By the ref that it had."""
     lost = class_()
     session.add(lost)
     session.flush()
     assert lost.id == "person_1"
-    session.rollback()
+    end(session)
 
     assert fate(conversation, "person_1") == UNSAVED
     assert fate(elsewhere(conversation), "person_1") == UNSAVED
@@ -219,6 +218,22 @@ def test_a_statement_takes_rows_out_of_the_root_or_leaves_them(
     with Session(session.get_bind()) as plain:
         left = {*plain.scalars(select(Person.__table__.c.id))}
     assert len(left) == fates.count(THERE)
+
+
+def test_deleting_a_row_whose_key_is_anothers_leaves_the_other(
+    session: RefSession, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """A note's primary key is its recipe's: deleting the note does not make the recipe gone."""
+    ref = conversation.refer(Recipe, recipes[0].id)
+    by_statement = delete(RecipeNote).where(RecipeNote.recipe_id == ref)
+    for delete_it in (session.delete, lambda _: session.execute(by_statement)):
+        session.add(note := RecipeNote(recipe_id=ref, note="salt"))
+        session.commit()
+        delete_it(note)
+        session.commit()
+
+        assert session.scalars(select(RecipeNote)).all() == []
+        assert fate(conversation, ref) == THERE
 
 
 # What a statement leaves
@@ -338,13 +353,6 @@ def test_a_draft_whose_saver_told_nobody_names_its_row(
     assert (draft.saved, draft.key) == ("recipe_1", untold)
     with Session(tables) as plain:
         assert len(plain.scalars(select(Recipe.id)).all()) <= 1
-
-
-def test_a_draft_whose_saver_told_nobody_resolves(tables: Engine, untold: uuid.UUID) -> None:
-    """Without a session, and for whoever is told of the key before the draft."""
-    chat = RefRegistry(tables).conversation("chat-7")
-    assert chat.resolve(DRAFT, Recipe) == untold
-    assert (chat.refer(Recipe, untold), fate(chat, "recipe_1")) == ("recipe_1", THERE)
 
 
 def test_an_integer_that_a_saver_told_nobody_of_is_found_by_a_session(

@@ -7,14 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import InvalidRequestError
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session
 
-from alfred_refs import RefRegistry, RefSession, UnknownRefError, UntranslatableError
+from alfred_refs import RefSession, UnknownRefError, UntranslatableError
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Order, OrderLine, Preference, Recipe
-from tests.session.conftest import DAY, by_name
 
 pytestmark = pytest.mark.usefixtures("recipes")
 
@@ -29,23 +28,6 @@ def test_constructors_take_refs(session: RefSession, store: TravelLog) -> None:
 
     assert (plan.recipe_id, plan.recipe.name, plan.instead_of) == ("recipe_2", "B", "recipe_3")
     assert "resolve" not in store.trips
-
-
-def test_many_new_objects_are_resolved_in_one_trip(
-    sessions: sessionmaker[RefSession], registry: RefRegistry, store: TravelLog, tables: Engine
-) -> None:
-    """A process that has met none of the refs asks once for all objects of a flush."""
-    with sessions(conversation=registry.conversation("chat-7")) as session:
-        assert {recipe.id for recipe in by_name(session).values()} >= {"recipe_3"}
-    store.trips.clear()
-    fresh = RefRegistry(store=store).conversation("chat-7")
-    with sessions(conversation=fresh) as session:
-        session.add_all([MealPlan(recipe_id=f"recipe_{n}") for n in (1, 2, 3, 2)])
-        session.commit()
-
-    assert store.trips == ["resolve"]
-    with Session(tables) as plain:
-        assert len(plain.scalars(select(MealPlan)).all()) == 4
 
 
 def test_attributes_take_refs(session: RefSession, plan: MealPlan) -> None:
@@ -141,27 +123,6 @@ def test_a_changed_attribute_without_keys_is_checked_too(session: RefSession) ->
         session.commit()
 
 
-def test_relationships_and_cascades_save_children(session: RefSession) -> None:
-    """Children reach the database through their parent as in any session."""
-    recipe = Recipe(name="new", plans=[MealPlan(day=DAY), MealPlan(day=DAY)])
-    session.add(recipe)
-    session.commit()
-
-    assert {plan.recipe_id for plan in recipe.plans} == {recipe.id}
-    session.delete(recipe)
-    session.commit()
-    assert session.scalars(select(func.count(MealPlan.id))).one() == 0
-
-
-def test_merge_takes_refs(session: RefSession, known: dict[str, Recipe]) -> None:
-    """A detached copy with refs is merged into the row they name."""
-    merged = session.merge(Recipe(id="recipe_2", name="b", parent_recipe_id="recipe_1"))
-    session.commit()
-
-    assert merged is known["B"]
-    assert (merged.id, merged.name, merged.parent_recipe_id) == ("recipe_2", "b", "recipe_1")
-
-
 def test_merge_leaves_the_given_object_as_it_was(
     session: RefSession, known: dict[str, Recipe], tables: Engine, recipes: list[Recipe]
 ) -> None:
@@ -191,27 +152,6 @@ def test_an_identity_is_counted_by_sqlalchemy(session: RefSession) -> None:
     for identity in (("recipe_1", "recipe_2"), ("recipe_1", None)):
         with pytest.raises(InvalidRequestError, match="Incorrect number of values"):
             session.get(Recipe, identity)
-
-
-@pytest.mark.usefixtures("known")
-def test_legacy_bulk_methods_take_refs_and_return_them(session: RefSession) -> None:
-    """Mappings and objects are saved with keys; what comes back are refs."""
-    records: list[dict[str, Any]] = [{"recipe_id": "recipe_1"}, {"recipe_id": "recipe_2"}]
-    session.bulk_insert_mappings(MealPlan, records, return_defaults=True)
-    assert [record["id"] for record in records] == ["meal_plan_1", "meal_plan_2"]
-    session.bulk_update_mappings(MealPlan, [{"id": "meal_plan_1", "recipe_id": "recipe_3"}])
-    plan = MealPlan(recipe_id="recipe_4")
-    session.bulk_save_objects([plan], return_defaults=True)
-
-    assert (plan.id, plan.recipe_id) == ("meal_plan_3", "recipe_4")
-    rows = session.execute(select(MealPlan.id, MealPlan.recipe_id))
-    assert sorted(map(tuple, rows)) == [
-        ("meal_plan_1", "recipe_3"),
-        ("meal_plan_2", "recipe_2"),
-        ("meal_plan_3", "recipe_4"),
-    ]
-    with pytest.raises(UnknownRefError):
-        session.bulk_insert_mappings(MealPlan, [{"recipe_id": "recipe_99"}])
 
 
 @pytest.mark.parametrize("type_", [float, Decimal])

@@ -85,6 +85,12 @@ def drop(tables: Engine, name: str = "A") -> None:
         connection.execute(text("delete from recipes where name = :name"), {"name": name})
 
 
+def soft_delete(execution: Any) -> None:
+    """Leave a recipe out of what a session selects, as a listener of an application does."""
+    hidden = with_loader_criteria(Recipe, Recipe.name != "A")
+    execution.statement = execution.statement.options(hidden)
+
+
 def added(session: RefSession, name: str) -> str:
     """Insert a recipe, and return its ref."""
     session.add(recipe := Recipe(name=name))
@@ -209,11 +215,7 @@ def test_an_attribute_of_an_awaited_session_waits_with_a_ref_that_was_gone(
 @pytest.mark.usefixtures("returned")
 def test_a_row_that_is_back_may_be_hidden(session: RefSession, conversation: Conversation) -> None:
     """Its key alone tells that it is there: a soft delete makes it none that has gone."""
-
-    @event.listens_for(session, "do_orm_execute")
-    def hide(execution: Any) -> None:
-        criteria = with_loader_criteria(Recipe, Recipe.name != "A")
-        execution.statement = execution.statement.options(criteria)
+    event.listen(session, "do_orm_execute", soft_delete)
 
     assert session.get(Recipe, "recipe_1") is None
     assert status_of(conversation, "recipe_1") is None
@@ -310,12 +312,7 @@ def test_a_mark_of_the_applications_is_no_end(
     session: RefSession, refs: list[str], conversation: Conversation
 ) -> None:
     """A soft delete hides the row: what names it finds nothing, as without refs."""
-
-    @event.listens_for(session, "do_orm_execute")
-    def hide(execution: Any) -> None:
-        criteria = with_loader_criteria(Recipe, Recipe.name != "A")
-        if execution.is_select:
-            execution.statement = execution.statement.options(criteria)
+    event.listen(session, "do_orm_execute", soft_delete)
 
     assert session.get(Recipe, refs[0]) is None
     assert session.scalars(select(Recipe).where(Recipe.id == refs[0])).all() == []
@@ -637,12 +634,9 @@ def test_it_is_looked_for_where_the_statement_was_sent(
     where = {"bind": tables}
 
     with RefSession(conversation=conversation) as session:
-        for ref, found in ((refs[1], "B"), (refs[0], None)):
-            if found is None:
-                with pytest.raises(GoneRefError, match=GONE):
-                    session.get(Recipe, ref, bind_arguments=where)
-            else:
-                assert session.get_one(Recipe, ref, bind_arguments=where).name == found
+        assert session.get_one(Recipe, refs[1], bind_arguments=where).name == "B"
+        with pytest.raises(GoneRefError, match=GONE):
+            session.get(Recipe, refs[0], bind_arguments=where)
 
 
 def test_a_row_that_goes_meanwhile_is_found_by_each_thread(

@@ -143,6 +143,7 @@ BAD_REFS: dict[str, type[BadRefError]] = {
             delete(Recipe).where(Recipe.id.not_in(["recipe_1", ref]))
         ),
         lambda session, ref: session.execute(insert(MealPlan), [{"recipe_id": ref}]),
+        lambda session, ref: session.bulk_insert_mappings(MealPlan, [{"recipe_id": ref}]),
         lambda session, ref: session.merge(Recipe(id=ref, name="x")),
     ],
 )

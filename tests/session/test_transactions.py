@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, insert, select, text
+from sqlalchemy import Engine, insert, select, text
 from sqlalchemy.orm import Session, make_transient, sessionmaker
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
 from tests.fix_session import TravelLog
-from tests.models import Cook, MealPlan, Person, Preference, Recipe
+from tests.models import MealPlan, Preference, Recipe
 
 Read = Callable[[RefSession], Any]
 
@@ -118,19 +118,6 @@ def test_a_row_that_is_read_again_can_be_used(
     assert session.scalar(select(Recipe.name).where(Recipe.id == "recipe_1")) == "x"
     assert store.trips == ["resolve", "mark"]
     assert elsewhere(store).resolve("recipe_1") == deleted.__dict__["id"]
-
-
-def test_a_row_that_is_back_is_found_by_its_ref(
-    session: RefSession, deleted: Recipe, tables: Engine, sent: list[str]
-) -> None:
-    """Nobody has read it since: its table is asked when it is used, by its key alone."""
-    put_back(tables, deleted)
-    sent.clear()
-
-    assert session.scalar(select(Recipe.name).where(Recipe.id == "recipe_1")) == "x"
-    assert len(sent) == 2
-    assert session.get_one(Recipe, "recipe_1").name == "x"
-    assert len(sent) == 3
 
 
 def test_a_row_that_is_gone_is_looked_for_each_time(
@@ -267,9 +254,7 @@ def test_a_deletion_that_an_outer_transaction_takes_back_is_taken_back_when_used
 
     def join(connection: Any) -> RefSession:
         return sessions(
-            bind=connection,
-            conversation=conversation,
-            join_transaction_mode="create_savepoint",
+            bind=connection, conversation=conversation, join_transaction_mode="create_savepoint"
         )
 
     with tables.connect() as connection:
@@ -284,19 +269,6 @@ def test_a_deletion_that_an_outer_transaction_takes_back_is_taken_back_when_used
         with join(connection) as session:
             assert session.scalars(select(Recipe)).one().id == "recipe_1"
             assert session.get(Recipe, "recipe_1") is not None
-
-
-def test_a_row_deleted_and_inserted_in_one_transaction_is_there(
-    session: RefSession, recipe: Recipe
-) -> None:
-    """What was done last counts."""
-    session.delete(recipe)
-    session.flush()
-    make_transient(recipe)
-    session.add(recipe)
-    session.commit()
-
-    assert session.get(Recipe, "recipe_1") is recipe
 
 
 def test_nothing_gone_costs_nothing(session: RefSession, recipe: Recipe, store: TravelLog) -> None:
@@ -387,80 +359,6 @@ def test_a_deletion_that_is_rolled_back_before_the_row_is_shown_is_none(
 
 
 # What was deleted
-
-
-@pytest.mark.parametrize("statement", [delete(Cook.__table__), delete(Cook)])  # type: ignore[arg-type]
-def test_deleting_from_the_table_of_a_subclass_leaves_the_row_of_the_base(
-    session: RefSession, statement: Any
-) -> None:
-    """Joined inheritance: the person is there, though no cook any more."""
-    cook = Cook(stars=1)
-    session.add(cook)
-    session.commit()
-    assert cook.id == "person_1"
-    session.expunge_all()
-    column = statement.table.c.id
-    session.execute(
-        statement.where(column == "person_1"), execution_options={"synchronize_session": False}
-    )
-    session.commit()
-
-    assert session.conversation is not None  # asked first: what is read is back
-    assert session.conversation.resolve("person_1", Person) is not None
-    assert session.scalars(select(Person.__table__.c.id)).one() == "person_1"
-
-
-def test_what_a_statement_deleted_before_a_savepoint_stays_deleted(session: RefSession) -> None:
-    """Rolling a savepoint back takes back what came after it, and nothing else."""
-    session.add_all([Recipe(name="a"), Recipe(name="b")])
-    session.commit()
-    assert session.scalars(select(Recipe.id)).all() == ["recipe_1", "recipe_2"]
-    session.execute(delete(Recipe).where(Recipe.id == "recipe_1"))
-    with session.begin_nested() as savepoint:
-        session.execute(delete(Recipe).where(Recipe.id == "recipe_2"))
-        savepoint.rollback()
-    session.commit()
-
-    assert is_refused(session, "recipe_1")
-    assert session.get(Recipe, "recipe_2") is not None
-
-
-def test_what_a_released_savepoint_did_ends_as_the_transaction_does(session: RefSession) -> None:
-    """A savepoint that is released inside one that is rolled back has saved nothing."""
-    refs = []
-    with session.begin_nested() as outer:
-        with session.begin_nested():
-            recipe = Recipe(name="x")
-            session.add(recipe)
-            session.flush()
-            refs.append(recipe.id)
-        outer.rollback()
-    session.commit()
-
-    assert refs == ["recipe_1"]
-    assert is_refused(session, "recipe_1", "was never saved")
-
-
-def test_a_row_deleted_before_the_savepoint_that_inserts_it_was_deleted(
-    session: RefSession, recipe: Recipe
-) -> None:
-    """Its insertion is rolled back, its deletion is not; if that is too, nothing happened."""
-    key = recipe.__dict__["id"]
-    for end in (Session.rollback, Session.commit):
-        session.delete(session.get_one(Recipe, "recipe_1"))
-        session.flush()
-        with session.begin_nested() as savepoint:
-            session.add(Recipe(id="recipe_1", name="again"))
-            session.flush()
-            savepoint.rollback()
-        end(session)
-        if end is Session.rollback:  # asked first: what is read is back
-            assert session.conversation is not None
-            assert session.conversation.resolve("recipe_1") == key
-        found = session.scalars(select(Recipe.id)).all()
-        assert found == (["recipe_1"] if end is Session.rollback else [])
-
-    assert is_refused(session, "recipe_1")
 
 
 @pytest.mark.slow

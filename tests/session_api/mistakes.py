@@ -156,6 +156,28 @@ MISTAKES |= {
 }
 
 
+def gone(s: Any) -> Thing:
+    """Return a loaded instance whose row the session does not know to be deleted."""
+    thing: Thing = s.get(Thing, 1)
+    s.execute(delete(Thing), execution_options={"synchronize_session": False})
+    return thing
+
+
+# Instances
+MISTAKES |= {
+    "a row that is gone": lambda s, _: (s.expire(thing := gone(s)), thing.note),
+    "a row that is gone refreshed": lambda s, _: s.refresh(gone(s)),
+    "a row that is gone deleted": lambda s, _: (s.delete(gone(s)), s.flush()),
+    "refresh of no attribute": lambda s, _: s.refresh(s.scalars(select(Thing)).first(), ["zz"]),
+    "merge of what is changed": lambda s, _: s.merge(Thing(id=1, note="q"), load=False),
+    "merge of a new row": lambda s, _: s.merge(Thing(id=7, note="q")).note,
+    "a wrong parent": lambda s, _: setattr(s.get(Thing, 1), "box", "x"),
+    "a list that is none": lambda s, _: setattr(s.scalars(select(Box)).first(), "things", None),
+    "an unknown attribute": lambda *_: Box(foo=1),
+    "a pickled instance": lambda s, _: pickle.loads(pickle.dumps(s.get(Thing, 1))).note,  # noqa: S301
+}
+
+
 @mistake
 def _commit_in_a_block(s: Any, _: World) -> None:
     with s.begin():
@@ -201,11 +223,6 @@ def _an_expired_attribute_when_detached(s: Any, _: World) -> None:
 
 
 @mistake
-def _refresh_of_no_attribute(s: Any, _: World) -> None:
-    s.refresh(s.scalars(select(Thing)).first(), ["zz"])
-
-
-@mistake
 def _a_deleted_instance_added(s: Any, _: World) -> None:
     thing = s.scalars(select(Thing)).first()
     s.delete(thing)
@@ -214,33 +231,8 @@ def _a_deleted_instance_added(s: Any, _: World) -> None:
 
 
 @mistake
-def _a_row_that_is_gone(s: Any, _: World) -> None:
-    thing = s.get(Thing, 1)
-    s.execute(delete(Thing), execution_options={"synchronize_session": False})
-    s.expire(thing)
-    thing.note  # noqa: B018
-
-
-@mistake
-def _a_row_that_is_gone_refreshed(s: Any, _: World) -> None:
-    thing = s.get(Thing, 1)
-    s.execute(delete(Thing), execution_options={"synchronize_session": False})
-    s.refresh(thing)
-
-
-@mistake
 def _a_row_that_is_gone_written(s: Any, _: World) -> None:
-    thing = s.get(Thing, 1)
-    s.execute(delete(Thing), execution_options={"synchronize_session": False})
-    thing.note = "q"
-    s.flush()
-
-
-@mistake
-def _a_row_that_is_gone_deleted(s: Any, _: World) -> None:
-    thing = s.get(Thing, 1)
-    s.execute(delete(Thing), execution_options={"synchronize_session": False})
-    s.delete(thing)
+    gone(s).note = "q"
     s.flush()
 
 
@@ -256,16 +248,6 @@ def _two_instances_of_one_row(s: Any, _: World) -> None:
         thing = other.get(Thing, 1)
     s.get(Thing, 1)
     s.add(thing)
-
-
-@mistake
-def _merge_of_what_is_changed(s: Any, _: World) -> None:
-    s.merge(Thing(id=1, note="q"), load=False)
-
-
-@mistake
-def _merge_of_a_new_row(s: Any, _: World) -> Any:
-    return s.merge(Thing(id=7, note="q")).note
 
 
 @mistake
@@ -286,27 +268,7 @@ def _a_wrong_member(s: Any, _: World) -> None:
 
 
 @mistake
-def _a_wrong_parent(s: Any, _: World) -> None:
-    s.get(Thing, 1).box = "x"
-
-
-@mistake
-def _a_list_that_is_none(s: Any, _: World) -> None:
-    s.scalars(select(Box)).first().things = None
-
-
-@mistake
-def _an_unknown_attribute(*_: Any) -> None:
-    Box(foo=1)
-
-
-@mistake
 def _a_result_that_is_closed(s: Any, _: World) -> None:
     result = s.execute(select(Thing))
     result.close()
     result.all()
-
-
-@mistake
-def _a_pickled_instance(s: Any, _: World) -> Any:
-    return pickle.loads(pickle.dumps(s.get(Thing, 1))).note  # noqa: S301  # our own

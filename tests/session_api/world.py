@@ -227,15 +227,12 @@ def outcome(world: World, session: Any, use: Use) -> Outcome:
         try:
             error, value = "", world.comparable(use(session, world))
         except Exception as raised:  # noqa: BLE001  # compared
-            error, value = _raised(world, raised)
+            error = f"{type(raised).__module__}.{type(raised).__qualname__}"
+            value = world.normalised(str(raised))
         finally:
             world.close()
     warned = [world.normalised(str(each.message)) for each in caught]
     return Outcome(error, value, world.log, warned, sent)
-
-
-def _raised(world: World, error: Exception) -> tuple[str, str]:
-    return f"{type(error).__module__}.{type(error).__qualname__}", world.normalised(str(error))
 
 
 @contextmanager

@@ -21,9 +21,7 @@ and more statements on both supported series of SQLAlchemy.
 """
 
 # title of a group -> what a reader must know of it
-NOTES = {
-    "Text with computed values": "A key is shown as its ref if the conversation knows it.\n",
-}
+NOTES = {"Text with computed values": "A key is shown as its ref if the conversation knows it.\n"}
 
 DIFFERENCES_HEAD = """\
 ## Differences to a plain session

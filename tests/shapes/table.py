@@ -108,6 +108,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         Shape('select(Recipe).join(Recipe.plans).where(MealPlan.id == "meal_plan_1")'),
         unlisted('select(Recipe.name).join(MealPlan, MealPlan.recipe_id == "recipe_1")'),
         unlisted('select(other).where(other.id == "recipe_2")'),
+        unlisted("select(other.id, other.parent_recipe_id)"),
         Shape('select(Recipe, other).join(other, Recipe.parent).where(other.id == "recipe_1")'),
         Shape(
             "select(Recipe).where(Recipe.id.in_(select(MealPlan.recipe_id)"
@@ -185,7 +186,7 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted("select(Person.id, Person.mentor_id)"),
         unlisted("select(Box.id, Box.inside)"),
         unlisted("select(OrderLine.order_id, OrderLine.position)"),
-        unlisted("select(recipe_tags)"),
+        unlisted('select(recipe_tags).where(recipe_tags.c.recipe_id == "recipe_2")'),
         Shape('select(Bundle("row", MealPlan.id, Bundle("nested", MealPlan.recipe_id)))'),
         Shape("select(func.count(Recipe.id))"),
         Shape('select(Recipe.id == "recipe_1", Recipe.name)'),
@@ -216,6 +217,11 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted("select(func.md5(cast(Recipe.id, String)))", by="UntranslatableError"),
         refused("select(func.coalesce(MealPlan.recipe_id, MealPlan.id))"),
         refused("union_all(select(Recipe.id), select(MealPlan.id))"),
+        unlisted(
+            "union_all(union_all(select(Preference.device), select(Recipe.id)), "
+            "select(Preference.device))",
+            by="UntranslatableError",
+        ),
         unlisted("select(func.gen_random_uuid())", by="UntranslatableError"),
         unlisted(
             "select(Recipe).from_statement("
@@ -246,6 +252,11 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         unlisted('insert(MealPlan).values([{"id": new, "recipe_id": "recipe_1"}])'),
         Shape("insert(MealPlan)", '[{"id": new, "recipe_id": "recipe_1"}]'),
         Shape("insert(recipe_tags).values(recipe_id=\"recipe_3\", tag='recipe_3')"),
+        unlisted(
+            'insert(MealPlan).values([{MealPlan.id: new, MealPlan.recipe_id: "recipe_1"}])'
+            ".returning(MealPlan.id, MealPlan.recipe_id)"
+        ),
+        unlisted("insert(recipe_tags)", '[{"recipe_id": "recipe_3", "tag": \'recipe_3\'}]'),
         unlisted(
             'insert(recipe_tags).values(recipe_id="recipe_3", tag="x").returning(recipe_tags)'
         ),

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from sqlalchemy import Executable, delete, insert, select, update
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
 
 from alfred_refs import sqla
 from tests.models import MealPlan, Recipe
@@ -32,3 +32,17 @@ STATEMENTS = {
 def values(statement: Executable) -> list[Any]:
     """Return the values of a statement's parameters."""
     return [sqla.parameter_value(p) for p in sqla.cache_key_of(statement)[1]]
+
+
+def declared() -> type[Any]:
+    """Map a class of which nobody else knows."""
+
+    class Own(DeclarativeBase):
+        pass
+
+    class Thing(Own):
+        __tablename__ = "things"
+
+        id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+
+    return Thing

@@ -20,11 +20,11 @@ from sqlalchemy import (
     values as sa_values,
 )
 from sqlalchemy.dialects.postgresql import insert as pg_insert
-from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
+from sqlalchemy.orm import aliased
 
 from alfred_refs import sqla
 from tests.models import Recipe
-from tests.sqla.statements import ONE, STATEMENTS, TWO, values
+from tests.sqla.statements import ONE, STATEMENTS, TWO, declared, values
 
 
 @pytest.mark.parametrize("make", STATEMENTS.values(), ids=STATEMENTS)
@@ -87,19 +87,8 @@ def test_what_a_traversal_passes_over_is_found() -> None:
 def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None:
     """And to no other: the same statement on another class is another."""
 
-    def declared() -> type[Any]:
-        class Own(DeclarativeBase):
-            pass
-
-        class Thing(Own):
-            __tablename__ = "things"
-
-            id: Mapped[int] = mapped_column(primary_key=True)
-
-        return Thing
-
     def shape(thing: Any) -> Any:
-        some = select(thing).where(thing.id.in_([1]), exists(select(aliased(thing).id)))
+        some = select(thing).where(thing.id.in_([ONE]), exists(select(aliased(thing).id)))
         return sqla.cache_key_of(some)[0]
 
     first, second = declared(), declared()

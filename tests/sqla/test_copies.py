@@ -59,7 +59,7 @@ IN_WHERE: dict[str, Executable] = {
     "table": select(recipe_tags).where(recipe_tags.c.recipe_id.in_([ONE, ONE])),
     "alias": select(other).where(other.id == ONE, other.parent_recipe_id == ONE),
     "and, or": select(Recipe).where(
-        and_(Recipe.id == ONE, or_(Recipe.name == "x", and_(Recipe.id == ONE, ~(same)))),
+        and_(Recipe.id == ONE, or_(Recipe.name == "x", and_(Recipe.id == ONE, ~(same))))
     ),
     "twice": select(Recipe).where(same, Recipe.parent_recipe_id == same.right),
     "by one name": select(Recipe).where(same, Recipe.parent_recipe_id == bindparam("wanted", ONE)),

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, ForeignKey, String, Uuid, select, text, union_all
 from sqlalchemy.ext.declarative import AbstractConcreteBase, ConcreteBase
 from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
 
-from alfred_refs import RefSession, UntranslatableError
+from alfred_refs import RefSession, UnknownRefError, UntranslatableError
 
 
 class Base(DeclarativeBase):
@@ -159,3 +159,8 @@ def test_a_base_without_table_shows_its_rows_and_gets_them_by_their_refs(
     assert session.get(Cat, "cat_1") in session
     for animal in animals:
         assert session.get(Animal, animal.id) is animal
+        assert session.get(Animal, str(animal.id)) is animal
+    with pytest.raises(UnknownRefError, match="dog_9"):
+        session.get(Animal, "dog_9")
+    with pytest.raises(UntranslatableError, match="order_1"):
+        session.get(Animal, "order_1")

@@ -84,16 +84,10 @@ DESCRIBED: list[tuple[Callable[[], Any], Any]] = [
     (lambda: text("select id, name from recipes order by name"), ("recipe_1", "A")),
     (lambda: text("select name, r.id as x from recipes r where name = 'B'"), ("B", "recipe_2")),
     (lambda: text("with c as (table recipes) select id from c order by name"), "recipe_1"),
-    (
-        lambda: text("select i from (select id i, name from recipes) s order by name"),
-        "recipe_1",
-    ),
+    (lambda: text("select i from (select id i, name from recipes) s order by name"), "recipe_1"),
     (lambda: text("select * from order_lines"), ("order_1", 3, "x")),
     (lambda: text("select number from orders"), 1),
-    (
-        lambda: text("select orders.id, favourites from orders, preferences"),
-        ("order_1", REFS[:2]),
-    ),
+    (lambda: text("select orders.id, favourites from orders, preferences"), ("order_1", REFS[:2])),
     (lambda: text("select id from recipes order by name").columns(column("id", Uuid)), "recipe_1"),
     (
         lambda: text("insert into recipes (name) values ('z') returning name, id"),
@@ -198,13 +192,8 @@ def test_a_table_is_looked_up_once_for_a_connection(
     talking.rollback()
     talking.execute(text("select id from recipes")).all()
 
-    assert [("pg_catalog" in statement) for statement in sent] == [
-        *(False, True),
-        False,
-        *(False, True),
-        False,
-        False,
-    ]
+    looked_up = [number for number, statement in enumerate(sent) if "pg_catalog" in statement]
+    assert (looked_up, len(sent)) == ([1, 4], 7)
     assert store.trips == ["refer"]
 
 

@@ -37,6 +37,7 @@ from alfred_refs import RefPolicy, UntranslatableError, sqla
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.statements.plans import _CAPACITY, StatementPlans
 from tests.models import Cook, MealPlan, OrderLine, Preference, Recipe
+from tests.sqla.statements import declared
 
 
 @pytest.fixture
@@ -226,18 +227,6 @@ def test_a_class_in_the_place_of_one_that_is_gone_has_plans_of_its_own(
     plans: StatementPlans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is kept cannot be told from what it was, and is made anew."""
-
-    def declared() -> type[Any]:
-        class Own(DeclarativeBase):
-            pass
-
-        class Thing(Own):
-            __tablename__ = "things"
-
-            id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
-
-        return Thing
-
     # as if all were made in one place of the memory
     monkeypatch.setattr(sqla.WeakCacheKey, "__hash__", lambda _: 0)
     monkeypatch.setattr(sqla, "cache_key_of", _in_one_place(sqla.cache_key_of))

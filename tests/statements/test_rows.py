@@ -13,6 +13,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
+    insert,
     literal_column,
     select,
     text,
@@ -224,10 +225,21 @@ def test_a_result_of_any_kind_keeps_its_manners(session: RefSession) -> None:
     assert session.execute(statement).scalars("named").first() == first
     assert session.execute(statement).columns("id", "named").first() == ("recipe_1", first)
     assert session.execute(statement).fetchone() == (first, "recipe_1")
+    assert session.execute(statement).fetchmany(3)[2].id == "recipe_3"
+    assert session.execute(statement).first()._mapping[Recipe.id] == "recipe_1"  # type: ignore[union-attr]
     assert session.execute(statement).unique(lambda row: row.id).first() == (first, "recipe_1")
     assert session.execute(statement).freeze()().first() == (first, "recipe_1")
     streamed = session.execute(statement, execution_options={"yield_per": 2})
-    assert [len(part) for part in streamed.partitions()] == [2, 2, 1]
+    assert [[row.id for row in part] for part in streamed.partitions()] == [
+        *(REFS[:2], REFS[2:4], REFS[4:])
+    ]
+    core = session.execute(select(Recipe.__table__.c.id), execution_options={"yield_per": 2})
+    assert len(core.fetchmany(3)) == 3
+    core.close()
+    returned: Any = session.execute(
+        insert(NOTES).values(recipe_id="recipe_1", note="x").returning(NOTES.c.recipe_id)
+    )
+    assert (returned.rowcount, returned.scalars().all()) == (1, ["recipe_1"])
 
 
 def test_a_value_that_is_not_what_its_expression_promises_is_refused(session: RefSession) -> None:

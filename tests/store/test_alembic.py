@@ -238,10 +238,7 @@ def test_the_command_and_the_environment_leave_each_other_alone(
     application: Application, older: Older, place: Place
 ) -> None:
     """Autogenerate sees its own tables alone, before and after the registry's are migrated."""
-    assert application.autogenerate() == [
-        "create_table recipe",
-        "create_index ix_recipe_title",
-    ]
+    assert application.autogenerate() == ["create_table recipe", "create_index ix_recipe_title"]
     application.check()
     assert schema.current(place.url) == schema.Current(older.revision, is_applications=False)
     schema.migrate(place.url)
@@ -395,10 +392,7 @@ def printed(config: Config, run: Callable[..., None], revision: str) -> list[str
 
 @pytest.mark.parametrize("is_listed", [False, True])
 def test_an_asynchronous_environment_is_the_same(
-    is_listed: bool,
-    tmp_path: Path,
-    engine: Engine,
-    monkeypatch: pytest.MonkeyPatch,
+    is_listed: bool, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alembic's own template for asyncio needs the same arguments, and no more."""
     application = Application(tmp_path, engine, monkeypatch, template="async")
@@ -529,7 +523,7 @@ def test_the_hook_goes_with_one_of_the_applications(
     )
 
     assert application.autogenerate() == [
-        *("create_table recipe", "create_index ix_recipe_title", "drop_table other"),
+        *("create_table recipe", "create_index ix_recipe_title", "drop_table other")
     ]
     application.check()
 

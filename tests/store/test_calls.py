@@ -367,9 +367,7 @@ def test_what_calls_have_of_a_row_is_erased(store: Store) -> None:
     # there the row is recipe_2, which one of the contents names
     assert [
         c.number for c, was in zip(store.calls(OTHER), elsewhere, strict=True) if c != was
-    ] == [
-        *(8, 9, 10),
-    ]
+    ] == [*(8, 9, 10)]
     assert store.changes(OTHER, [1]) == [replace(DELETED, call=1), replace(LINKED, call=1)]
 
 

@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
-from alfred_refs import PostgresStore, RefRegistry
+from alfred_refs import PostgresStore
 from alfred_refs.errors import RegistryFailedError
 from alfred_refs.store import Activity, Address
+from tests.fix_store import applied
 from tests.store.test_postgres import by_default, connections_beside_one_of, cut_others, numbers
 
 pytestmark = pytest.mark.tables
@@ -124,85 +125,68 @@ create trigger note after insert on alfred_refs_mapping for each row execute fun
 
 @pytest.mark.parametrize(("default", "used"), [("off", "on"), ("remote_apply", "remote_apply")])
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
-async def test_a_mint_is_written_before_it_is_handed_out(
+def test_a_mint_is_written_before_it_is_handed_out(
     engine: Engine, driver: str, default: str, used: str
 ) -> None:
     """A default that lets a crash undo commits is the application's; a stricter one counts."""
     by_default(engine, f"synchronous_commit = {default}")
     with engine.begin() as connection:
         connection.exec_driver_sql(NOTE)
-    url = engine.url.set(drivername=f"postgresql+{driver}")
-    application = create_async_engine(url) if driver == "asyncpg" else None
-    plain = create_engine(url) if application is None else application.sync_engine
 
-    await greenlet_spawn(PostgresStore(plain).refer, CHAT, [("recipe", 1)])
+    with applied(engine.url, driver) as application:
+        application.mint(1)
 
     with engine.connect() as connection:
         assert connection.scalar(text("select setting from noted")) == used
         assert connection.scalar(text("show synchronous_commit")) == default
-    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
-async def test_activity_does_not_wait_for_the_disk(engine: Engine, driver: str) -> None:
+def test_activity_does_not_wait_for_the_disk(engine: Engine, driver: str) -> None:
     """Unless it mints refs: a crash may undo what was read, and no ref."""
     by_default(engine, "synchronous_commit = on")
     with engine.begin() as connection:
         connection.exec_driver_sql(NOTE.replace("_mapping", "_activity"))
-    url = engine.url.set(drivername=f"postgresql+{driver}")
-    application = create_async_engine(url) if driver == "asyncpg" else None
-    plain = create_engine(url) if application is None else application.sync_engine
-    store = PostgresStore(plain)
+    created = [Activity(("recipe", 1), "created")]
+    read = [Activity(("recipe", 2), "read", ["name"], shown=True)]
 
-    await greenlet_spawn(store.note, CHAT, [Activity(("recipe", 1), "created")], "user")
-    await greenlet_spawn(store.refer, CHAT, [("recipe", 2)])
-    await greenlet_spawn(
-        store.note, CHAT, [Activity(("recipe", 2), "read", ["name"], shown=True)], "model"
-    )
+    with applied(engine.url, driver) as application:
+        application.use(lambda store: store.note(CHAT, created, "user"))
+        application.mint(2)
+        application.use(lambda store: store.note(CHAT, read, "model"))
 
     with engine.connect() as connection:
         settings = connection.scalars(text("select setting from noted")).all()
     assert settings == ["on", "off"]
-    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg", "psycopg_async"])
-async def test_work_that_is_done_is_done_though_its_connection_is_cut(
+def test_work_that_is_done_is_done_though_its_connection_is_cut(
     engine: Engine, driver: str
 ) -> None:
     """Between the answer and the return to the pool: the answer counts, and no place is lost."""
-    url = engine.url.set(drivername=f"postgresql+{driver}")
-    narrow = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 1}
-    is_async = driver in {"asyncpg", "psycopg_async"}
-    application = create_async_engine(url, **narrow) if is_async else None
-    plain = create_engine(url, **narrow) if application is None else application.sync_engine
-    store = PostgresStore(plain)
 
     def answer_and_cut(connection: Connection) -> object:
         answer = connection.scalar(text("select 7"))
         cut_others(engine)
         return answer
 
-    for _ in range(3):
-        for _ in range(3):  # psycopg2 says less on a connection's first return
-            assert await greenlet_spawn(store.turn, CHAT) == 0
-        assert await greenlet_spawn(store._own.run, answer_and_cut) == 7
-    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
+    narrow = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 1}
+    with applied(engine.url, driver, **narrow) as application:
+        for _ in range(3):
+            for _ in range(3):  # psycopg2 says less on a connection's first return
+                assert application.use(lambda store: store.turn(CHAT)) == 0
+            assert application.use(lambda store: store._own.run(answer_and_cut)) == 7
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg", "psycopg_async"])
 @pytest.mark.parametrize("text", ["soup\0", "soup\ud800"])
-async def test_text_that_cannot_be_stored_is_a_typed_error(
+def test_text_that_cannot_be_stored_is_a_typed_error(
     engine: Engine, driver: str, text: str
 ) -> None:
     """The driver refuses it or the server does: the remedy is the same."""
-    url = engine.url.set(drivername=f"postgresql+{driver}")
-    is_async = driver in {"asyncpg", "psycopg_async"}
-    application = create_async_engine(url) if is_async else None
-    plain = create_engine(url) if application is None else application.sync_engine
-    registry = RefRegistry(plain)
-    with pytest.raises(RegistryFailedError, match="without NUL and without half") as raised:
-        await greenlet_spawn(lambda: list(registry.conversations(search=text)))
-    assert "soup" not in str(raised.value)
-    assert await greenlet_spawn(lambda: list(registry.conversations(search="soup"))) == []
-    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
+    with applied(engine.url, driver) as application:
+        with pytest.raises(RegistryFailedError, match="without NUL and without half") as raised:
+            application.use(lambda store: list(store.conversations(search=text)))
+        assert "soup" not in str(raised.value)
+        assert application.use(lambda store: list(store.conversations(search="soup"))) == []

@@ -26,6 +26,7 @@ from alfred_refs.store import Address
 from alfred_refs.store.postgres_refs import key_parameters
 from alfred_refs.store.schema import conversations, metadata
 from alfred_refs.store.sql import address_parameters
+from tests.threads import failures
 
 pytestmark = pytest.mark.tables
 
@@ -93,26 +94,6 @@ def age(engine: Engine, by: str, *ids: str) -> None:
                     text(f"update {change} - cast(:by as interval) where conversation = :digest"),
                     values,
                 )
-
-
-def at_once(*works: Callable[[], object]) -> list[BaseException]:
-    """Do works in threads that start together, and return what failed."""
-    failures: list[BaseException] = []
-    together = threading.Barrier(len(works))
-
-    def run(work: Callable[[], object]) -> None:
-        try:
-            together.wait()
-            work()
-        except BaseException as error:  # noqa: BLE001  # shown by the assertion
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return failures
 
 
 def let_wait(thread: threading.Thread, engine: Engine) -> None:
@@ -248,11 +229,11 @@ def test_forgetting_while_others_mint_gives_no_number_twice(engine: Engine, driv
             given.extend((entry.ref.number, entry.key) for entry in store.refer(CHAT, keys))
 
     forgetting.start()
-    failures = at_once(*(lambda seed=seed: mint(seed) for seed in range(6)))
+    failed = failures(*(lambda seed=seed: mint(seed) for seed in range(6)))
     done.set()
     forgetting.join()
 
-    assert failures == []
+    assert failed == []
     names: dict[int, set[object]] = {}
     for number, key in given:
         names.setdefault(number, set()).add(key)
@@ -276,7 +257,7 @@ def test_a_fork_agrees_with_its_counters_while_others_mint(store: PostgresStore)
         done.set()
 
     store.refer(CHAT, KEYS)
-    assert at_once(mint, mint, fork) == []
+    assert failures(mint, mint, fork) == []
 
     for number in range(10):
         address = Address(f"fork-{number}")
@@ -292,9 +273,9 @@ def test_of_processes_that_fork_to_one_id_one_wins(store: PostgresStore) -> None
     for number, source in enumerate(sources):
         store.refer(source, [("recipe", key) for key in range(number + 1)])
 
-    failures = at_once(*(lambda source=source: store.fork(source, "fork") for source in sources))
+    failed = failures(*(lambda source=source: store.fork(source, "fork") for source in sources))
 
-    assert [type(failure) for failure in failures] == 5 * [ConversationExistsError]
+    assert [type(failure) for failure in failed] == 5 * [ConversationExistsError]
     keys = [entry.key for entry in store.entries(Address("fork"))]
     assert keys == list(range(len(keys)))
     assert store.entities(Address("fork")) == {"recipe": len(keys)}
@@ -309,8 +290,8 @@ def test_conversations_that_are_forked_onto_each_other_do_not_deadlock(
     store.refer(FORK, KEYS[:1])
 
     for _ in range(5):
-        failures = at_once(lambda: store.fork(CHAT, FORK.id), lambda: store.fork(FORK, CHAT.id))
-        assert [type(failure) for failure in failures] == 2 * [ConversationExistsError]
+        failed = failures(lambda: store.fork(CHAT, FORK.id), lambda: store.fork(FORK, CHAT.id))
+        assert [type(failure) for failure in failed] == 2 * [ConversationExistsError]
 
 
 def test_who_mints_into_the_id_of_a_fork_waits_for_it(
@@ -636,6 +617,9 @@ def test_a_restore_that_fails_leaves_nothing(store: PostgresStore, engine: Engin
 @pytest.mark.parametrize(
     "use",
     [
+        lambda store: store.refer(CHAT, KEYS),
+        lambda store: store.resolve(CHAT, [Ref("recipe", 1)]),
+        lambda store: store.begin_turn(CHAT),
         lambda store: store.fork(CHAT, FORK.id),
         lambda store: store.forget(CHAT),
         lambda store: store.export(CHAT),

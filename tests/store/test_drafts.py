@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from alfred_refs import ConversationExistsError, DraftKeyError, UnknownConversationError
 from alfred_refs.mapping.keys import Key, Ref
 from alfred_refs.store import Address, DraftEdit, DraftEntry, DraftState, NewDraft, Store
+from tests.threads import at_once
 
 pytestmark = pytest.mark.tables
 
@@ -57,26 +58,6 @@ def save(store: Store, ref: Ref, key: uuid.UUID = KEY, address: Address = CHAT) 
     """Do what saving a draft does to the registry."""
     store.reserve_keys(address, {ref: key})
     store.confirm_drafts(address, [ref])
-
-
-def at_once(count: int, work: Callable[[int], object]) -> list[object]:
-    """Do work in threads that start together, and return what it came to, or what it raised."""
-    together = threading.Barrier(count)
-    came: list[object] = [None] * count
-
-    def run(number: int) -> None:
-        together.wait()
-        try:
-            came[number] = work(number)
-        except BaseException as error:  # noqa: BLE001  # shown by the assertion
-            came[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return came
 
 
 # Numbers
@@ -126,9 +107,9 @@ def test_threads_that_draft_together_leave_no_gap(store: Store) -> None:
         store.refer(CHAT, [("recipe", number)])
         return refs_of(store.draft(CHAT, [SOUP, STEW]))
 
-    given = at_once(8, work)
+    given = at_once(*(partial(work, number) for number in range(8)))
 
-    assert sorted(ref for refs in given for ref in refs) == sorted(  # type: ignore[attr-defined]
+    assert sorted(ref for refs in given for ref in refs) == sorted(
         f"gen_recipe_{n}" for n in range(1, 17)
     )
     assert store.entities(CHAT) == {"recipe": 8}
@@ -284,7 +265,8 @@ def test_of_edits_at_once_with_one_version_one_wins(store: Store) -> None:
     """Eight threads have read the same: seven are told, and nothing that they did is there."""
     store.draft(CHAT, [SOUP])
 
-    came = at_once(8, lambda n: edit(store, CHAT, ONE, f'{{"n": {n}}}', version=1))
+    edits = (partial(edit, store, CHAT, ONE, f'{{"n": {n}}}', version=1) for n in range(8))
+    came = at_once(*edits)
 
     [winner] = [edited for edited in came if edited is not None]
     assert of(store) == {ONE: winner}
@@ -342,10 +324,10 @@ def test_eight_that_save_a_draft_at_once_have_one_key(store: Store) -> None:
     """Each brings a key of its own, and all are told the same."""
     store.draft(CHAT, [SOUP])
 
-    came = at_once(8, lambda n: store.reserve_keys(CHAT, {ONE: uuid.UUID(int=n)})[ONE].key)
+    came = at_once(*(partial(store.reserve_keys, CHAT, {ONE: uuid.UUID(int=n)}) for n in range(8)))
 
-    assert len(set(came)) == 1
-    assert of(store)[ONE].key == came[0]
+    [key] = {reserved[ONE].key for reserved in came}
+    assert of(store)[ONE].key == key
 
 
 def test_a_key_is_reserved_for_one_draft(store: Store) -> None:

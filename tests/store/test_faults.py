@@ -25,7 +25,8 @@ from alfred_refs.store.schema import metadata
 from tests.faults.proxy import proxy_to
 from tests.fix_store import Application, applied
 from tests.postgres.server import crashing_server
-from tests.store.test_postgres import in_threads, numbers
+from tests.store.test_postgres import numbers
+from tests.threads import failures
 
 pytestmark = pytest.mark.tables
 
@@ -125,7 +126,7 @@ def test_marking_the_same_rows_in_any_order_is_no_deadlock(engine: Engine) -> No
             gone: Gone | None = "was deleted" if (turn + seed) % 2 else None
             store.mark(CHAT, order.sample(keys, len(keys)), gone)
 
-    assert in_threads(*(lambda seed=seed: mark(seed) for seed in range(4))) == []
+    assert failures(*(lambda seed=seed: mark(seed) for seed in range(4))) == []
     hasty.dispose()
     assert deadlocks(engine) == before
 

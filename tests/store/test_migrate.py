@@ -12,18 +12,15 @@ from alfred_refs.store import schema
 
 
 @pytest.mark.parametrize(
-    "given", ["postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg_async"]
+    ("given", "used"),
+    [
+        *((f"postgresql{driver}", "psycopg") for driver in ("", "+asyncpg", "+psycopg_async")),
+        *(("postgres", "psycopg"), ("postgresql+psycopg2", "psycopg2")),
+    ],
 )
-def test_url_without_blocking_driver_is_taken_as_psycopg(given: str) -> None:
+def test_url_without_blocking_driver_is_taken_as_psycopg(given: str, used: str) -> None:
     """Psycopg 3 connects where the URL names no driver, or one that only asyncio can use."""
-    assert schema.postgres_url(f"{given}://db/app").drivername == "postgresql+psycopg"
-
-
-def test_driver_that_is_named_is_kept() -> None:
-    """A URL that names a driver which can be waited for is used as it is."""
-    assert (
-        str(schema.postgres_url("postgresql+psycopg2://db/app")) == "postgresql+psycopg2://db/app"
-    )
+    assert str(schema.postgres_url(f"{given}://db/app")) == f"postgresql+{used}://db/app"
 
 
 @pytest.mark.parametrize(
@@ -86,16 +83,3 @@ def test_missing_scripts_are_an_incomplete_installation(monkeypatch: pytest.Monk
     monkeypatch.setattr(schema, "_PLACES", ())
     with pytest.raises(SetupError, match="scripts are missing; install alfred-refs again"):
         schema.scripts()
-
-
-def test_current_of_an_empty_database_is_none(database_url: str) -> None:
-    """A database that was never migrated is at no revision, and stays so when asked."""
-    assert schema.current(database_url) is None
-    assert schema.current(database_url) is None
-
-
-def test_migrate_returns_the_revision(database_url: str) -> None:
-    """What `migrate` returns is what `current` says afterwards."""
-    newest = schema.revisions()[-1].revision
-    assert schema.migrate(database_url) == newest
-    assert schema.current(database_url) == schema.Current(newest, is_applications=False)

@@ -59,29 +59,22 @@ def connection(database_url: str) -> Iterator[Connection]:
         yield connection
 
 
-def test_migrated_tables_are_those_of_create_tables(
-    database_url: str, engine: Engine, connection: Connection
-) -> None:
-    """Alembic and `create_tables()` make the same tables, to the last comment and default."""
-    schema.migrate(database_url)
-    migrated = _described(engine)
-    command.downgrade(schema.configuration(connection), "base")
-    RefRegistry(engine).create_tables()
-    assert migrated == _described(engine)
-    assert list(migrated) == TABLES
-
-
 def test_up_and_down_and_up_again(
     database_url: str, engine: Engine, connection: Connection
 ) -> None:
-    """A downgrade leaves none of our tables, and an upgrade after it makes them anew."""
+    """A downgrade leaves no table; both ways to make them agree, to the comments and defaults."""
     schema.migrate(database_url)
-    before = _described(engine)
-    command.downgrade(schema.configuration(connection), "base")
-    assert _described(engine) == {}
-    assert schema.current(database_url) is None
-    schema.migrate(database_url)
-    assert _described(engine) == before
+    migrated = _described(engine)
+    assert list(migrated) == TABLES
+    creates: list[Callable[[], object]] = [
+        lambda: schema.migrate(database_url),
+        RefRegistry(engine).create_tables,
+    ]
+    for create in creates:
+        command.downgrade(schema.configuration(connection), "base")
+        assert (_described(engine), schema.current(database_url)) == ({}, None)
+        create()
+        assert _described(engine) == migrated
 
 
 @pytest.mark.slow
@@ -205,20 +198,16 @@ def test_missing_tables_are_remedied_by_migrate(database_url: str, engine: Engin
     assert conversation.begin_turn() == 1
 
 
-def test_refs_survive_migrating_again(database_url: str, engine: Engine) -> None:
-    """Migrating what is up to date changes nothing."""
-    schema.migrate(database_url)
-    refs = RefRegistry(engine).conversation("chat-7").refer_all("recipe", [11, 12])
-    assert schema.migrate(database_url) == NEWEST.revision
-    assert RefRegistry(engine).conversation("chat-7").resolve_all(refs) == [11, 12]
-
-
-def test_tables_of_create_tables_are_taken_over(
-    database_url: str, engine: Engine, connection: Connection
+@pytest.mark.parametrize("is_migrated", [True, False])
+def test_refs_survive_migrating_again(
+    database_url: str, engine: Engine, connection: Connection, *, is_migrated: bool
 ) -> None:
-    """`migrate` takes over tables that `create_tables()` made, with the refs in them."""
+    """Migrating what is up to date changes nothing; tables of `create_tables()` are taken over."""
     registry = RefRegistry(engine)
-    registry.create_tables()
+    if is_migrated:
+        schema.migrate(database_url)
+    else:
+        registry.create_tables()
     refs = registry.conversation("chat-7").refer_all("recipe", [11, 12])
     assert schema.migrate(database_url) == NEWEST.revision
     command.check(schema.configuration(connection))

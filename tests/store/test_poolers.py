@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from threading import Barrier
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from tests.fix_store import applied
 from tests.forks import together
 from tests.pooler import DRIVERS, pgbouncer, run_program
 from tests.store.test_postgres import numbers
+from tests.threads import at_once
 
 pytestmark = [pytest.mark.tables, pytest.mark.slow]
 
@@ -92,9 +94,8 @@ class Shop:
 def dishes(engine: Engine) -> Engine:
     """The engine of a database with two dishes."""
     Base.metadata.create_all(engine)
-    with Session(engine) as session:
+    with Session(engine) as session, session.begin():
         session.add_all([Dish(name="a"), Dish(name="b")])
-        session.commit()
     return engine
 
 
@@ -156,23 +157,15 @@ def test_processes_share_a_conversation_behind_a_pooler(driver: str, dishes: Eng
 
 def many(sessions: Any, registry: RefRegistry, count: int) -> list[BaseException | list[Any]]:
     """Read all dishes in sessions whose transactions are open at the same time."""
-    barrier, outcomes = threading.Barrier(count), list[Any]()
+    barrier = threading.Barrier(count)
 
-    def read(number: int) -> None:
-        try:
-            with sessions(conversation=registry.conversation(f"chat-{number}")) as session:
-                session.execute(select(Dish.name)).all()
-                barrier.wait()
-                outcomes.append(list(session.scalars(select(Dish.id))))
-        except Exception as error:  # noqa: BLE001  # compared
-            outcomes.append(error)
+    def read(number: int) -> list[Any]:
+        with sessions(conversation=registry.conversation(f"chat-{number}")) as session:
+            session.execute(select(Dish.name)).all()
+            barrier.wait()
+            return list(session.scalars(select(Dish.id)))
 
-    threads = [threading.Thread(target=read, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
+    return at_once(*(partial(read, number) for number in range(count)))
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])

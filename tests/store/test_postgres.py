@@ -40,6 +40,7 @@ from tests.fix_postgres import connected
 from tests.forks import fork_context
 from tests.models import Recipe
 from tests.postgres.backends import BETWEEN_TESTS
+from tests.threads import failures
 
 pytestmark = pytest.mark.tables
 
@@ -65,9 +66,8 @@ def connections_beside_one_of(engine: Engine) -> int:
 def narrow(database_url: str) -> Iterator[Engine]:
     """An engine with a pool of one connection, on the tests' tables with a hundred recipes."""
     engine = create_engine(database_url, pool_size=1, max_overflow=0, pool_timeout=20)
-    with Session(engine) as plain:
+    with Session(engine) as plain, plain.begin():
         plain.add_all([Recipe(name=f"{n:03}") for n in range(100)])
-        plain.commit()
     yield engine
     engine.dispose()
 
@@ -102,24 +102,6 @@ def cut_others(engine: Engine) -> None:
         connection.execute(CUT_OTHERS)
 
 
-def in_threads(*works: Callable[[], object]) -> list[BaseException]:
-    """Do works at once and return what failed."""
-    failures: list[BaseException] = []
-
-    def run(work: Callable[[], object]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  # shown by the assertion
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return failures
-
-
 def numbers(engine: Engine) -> list[int]:
     """Return the numbers that were given, in order."""
     with engine.connect() as connection:
@@ -130,26 +112,16 @@ def test_eight_threads_share_a_pool_of_one_connection(narrow: Engine) -> None:
     """Minting never waits for the application's pool: no deadlock, and the numbers are dense."""
     registry = RefRegistry(narrow)
     sessions = sessionmaker(narrow, class_=RefSession)
-    failures: list[BaseException] = []
 
     def read(start: int) -> None:
-        try:
-            for offset in range(0, 100, 20):
-                with sessions(conversation=registry.conversation("chat-7")) as session:
-                    chosen = (start + offset) % 100
-                    names = [f"{n:03}" for n in range(chosen, chosen + 25)]
-                    found = session.scalars(select(Recipe).where(Recipe.name.in_(names))).all()
-                    assert all(isinstance(recipe.id, str) for recipe in found)
-        except BaseException as error:  # noqa: BLE001  # shown by the assertion
-            failures.append(error)
+        for offset in range(0, 100, 20):
+            with sessions(conversation=registry.conversation("chat-7")) as session:
+                chosen = (start + offset) % 100
+                names = [f"{n:03}" for n in range(chosen, chosen + 25)]
+                found = session.scalars(select(Recipe).where(Recipe.name.in_(names))).all()
+                assert all(isinstance(recipe.id, str) for recipe in found)
 
-    threads = [threading.Thread(target=read, args=(number * 13,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert failures == []
+    assert failures(*(partial(read, number * 13) for number in range(8))) == []
     assert numbers(narrow) == list(range(1, len(numbers(narrow)) + 1))
 
 
@@ -165,7 +137,7 @@ def test_entities_that_are_new_at_once_are_told_apart(narrow: Engine) -> None:
             store.refer(CHAT, [(shared, uuid.uuid4()), (own, 7), (shared, 7)])
 
     works = [partial(mint, store, f"own_{n}x") for n, store in enumerate(stores)]
-    assert in_threads(*works) == []
+    assert failures(*works) == []
 
     with narrow.connect() as connection:
         kinds = connection.scalars(select(counters.c.kind).order_by(counters.c.kind)).all()
@@ -237,26 +209,10 @@ def test_the_applications_isolation_is_its_own(narrow: Engine, options: dict[str
         assert session.get(Recipe, "recipe_2") is found[1]
 
 
-def test_minting_is_one_round_trip_with_psycopg(narrow: Engine, tmp_path: Path) -> None:
-    """Two statements travel together, without BEGIN and COMMIT: the server is heard once."""
-    store = PostgresStore(narrow)
-    store.refer(CHAT, [("recipe", uuid.uuid4())])
-    trace = tmp_path / "trace"
-
-    connection = store._own.get().raw_connection()
-    protocol = cast(Any, connection.driver_connection).pgconn
-    connection.close()
-    with trace.open("w") as file:
-        protocol.trace(file.fileno())
-        store.refer(CHAT, [("recipe", uuid.uuid4()) for _ in range(50)])
-        protocol.untrace()
-
-    assert trace.read_text().count("ReadyForQuery") == 1
-
-
 @pytest.mark.parametrize(
     "use",
     [
+        lambda store, _: store.refer(CHAT, [("recipe", uuid.uuid4()) for _ in range(50)]),
         lambda store, _: store.draft(CHAT, 20 * [NewDraft("recipe", "{}")]),
         lambda store, ref: store.read_drafts(CHAT, [ref]),
         lambda store, _: list(store.drafts(CHAT, None, ["pending"])),
@@ -266,11 +222,12 @@ def test_minting_is_one_round_trip_with_psycopg(narrow: Engine, tmp_path: Path) 
         lambda store, ref: store.discard_drafts(CHAT, [ref]),
     ],
 )
-def test_each_use_of_drafts_is_one_round_trip_with_psycopg(
+def test_minting_and_each_use_of_drafts_is_one_round_trip_with_psycopg(
     narrow: Engine, tmp_path: Path, use: Callable[[PostgresStore, Ref], object]
 ) -> None:
-    """Reading and writing, of one and of many: the server is heard once."""
+    """Statements travel together, without BEGIN and COMMIT: the server is heard once."""
     store = PostgresStore(narrow)
+    store.refer(CHAT, [("recipe", uuid.uuid4())])
     [draft] = store.draft(CHAT, [NewDraft("recipe", "{}")])
     trace = tmp_path / "trace"
 
@@ -319,8 +276,8 @@ def test_the_first_use_can_be_beside_the_applications_first_connection(
     ]
     first, second = use[application_first], use[not application_first]
 
-    assert in_threads(first, lambda: begun.wait() and second()) == []
-    assert in_threads(*use, *use) == []
+    assert failures(first, lambda: begun.wait() and second()) == []
+    assert failures(*use, *use) == []
     engine.dispose()
 
 
@@ -336,7 +293,7 @@ def test_threads_that_come_first_together_share_one_pool(
         return recreate()
 
     monkeypatch.setattr(narrow.pool, "recreate", wait_for_others)
-    assert in_threads(*4 * [lambda: made.append(store._own.get())]) == []
+    assert failures(*4 * [lambda: made.append(store._own.get())]) == []
 
     assert len({id(engine) for engine in made}) == 1
 
@@ -348,7 +305,7 @@ def test_processes_that_start_together_can_all_create_the_tables(database_url: s
     for engine in engines:
         engine.connect().close()
 
-    assert in_threads(*(store.create_tables for store in stores)) == []
+    assert failures(*(store.create_tables for store in stores)) == []
     for engine in engines:
         engine.dispose()
 
@@ -401,7 +358,7 @@ def test_a_turn_that_may_have_begun_is_not_begun_again(pooled: Engine, narrow: E
         with store._own.get().connect():
             together.wait()
 
-    assert in_threads(hold, hold, hold) == []
+    assert failures(hold, hold, hold) == []
     cut_others(narrow)
 
     with pytest.raises(RegistryUnreachableError):
@@ -426,7 +383,7 @@ def test_minting_is_read_committed_whatever_the_default(
             store.refer(CHAT, [("recipe", uuid.uuid4())])
             store.begin_turn(CHAT)
 
-    assert in_threads(*6 * [mint]) == []
+    assert failures(*6 * [mint]) == []
     assert numbers(narrow) == list(range(1, 91))
     assert store.turn(CHAT) == 90
 
@@ -482,17 +439,6 @@ def test_drivers_of_asyncio_mint_too(engine: Engine, driver: str) -> None:
 
     assert asyncio.run(use()) == [1, "was deleted", 1, 2]
     assert numbers(engine) == list(range(1, 51))
-
-
-def test_known_keys_are_read_without_writing(narrow: Engine) -> None:
-    """Referring to keys that all have refs locks nothing and leaves no new row version."""
-    store = PostgresStore(narrow)
-    keys = [("recipe", uuid.uuid4()) for _ in range(3)]
-    store.refer(CHAT, keys)
-    with narrow.connect() as holder:
-        holder.execute(text("select * from alfred_refs_conversation for update"))
-
-        assert [entry.ref.number for entry in store.refer(CHAT, keys)] == [1, 2, 3]
 
 
 def test_connect_hooks_and_credentials_are_the_applications_own(database_url: str) -> None:
@@ -595,24 +541,17 @@ def test_processes_killed_while_minting_leave_no_gap_and_no_lock(
 
 
 def test_a_database_without_the_tables_is_told_how_to_get_them(engine: Engine) -> None:
-    """Every use of the registry names the command, and the message shows no SQL."""
+    """The message names the command, and shows no SQL."""
     metadata.drop_all(engine)
-    store = PostgresStore(engine)
-    for use in (
-        lambda: store.refer(CHAT, [("recipe", 1)]),
-        lambda: store.resolve(CHAT, [Ref("recipe", 1)]),
-        lambda: store.begin_turn(CHAT),
-    ):
-        with pytest.raises(RegistryTablesError) as caught:
-            use()
-        assert str(caught.value) == (
-            f"the registry's tables are missing or out of date in database "
-            f"{engine.url.database!r}; "
-            "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
-            "if that has registry.metadata; RefRegistry.create_tables() creates them where none "
-            "exist yet; if they exist, the role needs USAGE on their schema, which must be in its "
-            "search_path"
-        )
+    with pytest.raises(RegistryTablesError) as caught:
+        PostgresStore(engine).refer(CHAT, [("recipe", 1)])
+    assert str(caught.value) == (
+        f"the registry's tables are missing or out of date in database {engine.url.database!r}; "
+        "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
+        "if that has registry.metadata; RefRegistry.create_tables() creates them where none "
+        "exist yet; if they exist, the role needs USAGE on their schema, which must be in its "
+        "search_path"
+    )
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])

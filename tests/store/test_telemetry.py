@@ -41,6 +41,7 @@ from alfred_refs.store.telemetry import (
 )
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Recipe
+from tests.threads import failures
 
 CHAT = Address("chat-7")
 KEY = uuid.UUID("5eed1ce0-0000-4000-8000-000000000001")
@@ -84,11 +85,11 @@ def test_a_new_registry_has_counted_nothing(memory: RefRegistry) -> None:
     assert memory.counts == NOTHING
 
 
+@pytest.mark.usefixtures("recipes")
 def test_what_a_session_does_is_counted(
-    sessions: sessionmaker[RefSession], registry: RefRegistry, store: TravelLog, recipes: object
+    sessions: sessionmaker[RefSession], registry: RefRegistry, store: TravelLog
 ) -> None:
     """Keys minted, refs used and round trips made are counted, and nothing else."""
-    del recipes
     with sessions(conversation=registry.conversation("chat-7")) as session:
         assert [recipe.id for recipe in session.scalars(select(Recipe))][-1] == "recipe_5"
         session.scalars(select(Recipe).where(Recipe.id.in_(["recipe_1", "recipe_2"]))).all()
@@ -203,12 +204,7 @@ def test_threads_lose_no_count() -> None:
         for _ in range(20):
             telemetry.count("resolved", Slow(2))
 
-    threads = [threading.Thread(target=count) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
+    assert failures(*8 * [count]) == []
     assert telemetry.counts.resolved == 320
 
 

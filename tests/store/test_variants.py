@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -30,6 +30,7 @@ from alfred_refs.store import (
 )
 from alfred_refs.store.memory import MemoryStore
 from tests.fix_store import Use
+from tests.threads import failures
 
 pytestmark = pytest.mark.tables
 
@@ -255,26 +256,17 @@ def test_threads_minting_the_same_and_other_keys_leave_no_gap_and_no_duplicate(
         *(("recipe", number) for number in range(60)),
         *(("plan", number) for number in range(40)),
     ]
-    failures: list[BaseException] = []
     seen: dict[EntityKey, set[str]] = {key: set() for key in pool}
 
     def mint(offset: int) -> None:
         for step in range(12):
             batch = [pool[(offset * 7 + step * 11 + i) % len(pool)] for i in range(10)]
-            try:
-                for key, entry in zip(batch, store.refer(CHAT, batch), strict=True):
-                    seen[key].add(str(entry.ref))
-            except BaseException as error:  # noqa: BLE001  # shown by the assertion
-                failures.append(error)
+            for key, entry in zip(batch, store.refer(CHAT, batch), strict=True):
+                seen[key].add(str(entry.ref))
 
-    threads = [threading.Thread(target=mint, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert failures(*(partial(mint, number) for number in range(8))) == []
     store.refer(CHAT, pool)
 
-    assert failures == []
     assert {len(refs) for refs in seen.values()} == {1}
     assert store.entities(CHAT) == {"recipe": 60, "plan": 40}
     assert sorted(ref for refs in seen.values() for ref in refs) == sorted(

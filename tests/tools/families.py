@@ -1,4 +1,4 @@
-"""What deletes are tried on: classes that refer to one another, and hooks that note it."""
+"""What deletes are tried on: classes that refer to one another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import Column, Engine, ForeignKey, Integer, Table, Text, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
-from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
+from alfred_refs.tools import Toolset
 
 
 class Base(DeclarativeBase):
@@ -147,28 +147,6 @@ def delete(session: RefSession, toolset: Toolset, model: type[Any], note: str) -
     return toolset.call(session, "db_delete", asked)
 
 
-class Asked(Hooks):
-    """Writes down what it is asked of, refuses some of it, and adds to the rest."""
-
-    def __init__(self, refused: str = "") -> None:
-        self.seen: list[tuple[str, list[str], list[dict[str, Any]]]] = []
-        self.after: list[Any] = []
-        self._refused = refused
-
-    def before_write(self, write: Writing) -> None:
-        """Note it."""
-        self.seen.append((write.verb, sorted(write.refs), [dict(r) for r in write.records]))
-        if write.verb == self._refused:
-            raise ToolError("locked", "these rows are locked; leave them")
-        for record in write.records:
-            record["note"] = "changed by a hook"
-        write.notes.append("asked")
-
-    def after_write(self, _: Writing, rows: list[dict[str, Any]]) -> None:
-        """Note the rows."""
-        self.after.append([row.get("note") for row in rows])
-
-
 class Den(Base):
     """Takes the part of a subclass along, or that of the base."""
 
@@ -206,16 +184,6 @@ class Pair(Base):
     __tablename__ = "pairs"
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
     one_id: Mapped[int | None] = mapped_column(ForeignKey("dens.id", ondelete="SET NULL"))
     two_id: Mapped[int | None] = mapped_column(ForeignKey("dens.id", ondelete="SET NULL"))
-
-
-class SeenBy(Hooks):
-    """Writes down what it is asked of."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[list[str], dict[str, Any]]] = []
-
-    def before_write(self, write: Writing) -> None:
-        """Note it."""
-        self.seen += [([*write.refs], dict(each)) for each in write.records]

@@ -6,7 +6,8 @@ import datetime as dt
 import decimal
 import enum
 import uuid
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     ARRAY,
@@ -19,18 +20,28 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Text,
+    TypeDecorator,
     UniqueConstraint,
     Uuid,
-    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from tests.models import Base
+from tests.models import Base, Key as Key
 
-Key = Annotated[
-    Any, mapped_column(Uuid, primary_key=True, server_default=text("gen_random_uuid()"))
-]
+
+def custom(
+    impl: Any,
+    stored: Callable[[Any], Any] | None = None,
+    shown: Callable[[Any], Any] | None = None,
+    **more: Any,
+) -> type[TypeDecorator[Any]]:
+    """Return a type that is stored and shown by functions of a value, which are not given null."""
+    methods: dict[str, Any] = {}
+    for name, convert in (("process_bind_param", stored), ("process_result_value", shown)):
+        if convert is not None:
+            methods[name] = lambda _, value, __, f=convert: None if value is None else f(value)
+    return type("Custom", (TypeDecorator,), {"impl": impl, "cache_ok": True, **methods, **more})
 
 
 class Course(enum.Enum):

@@ -24,26 +24,34 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def holds(given: Filter, row: Any, value_of: Callable[[str, Any], Any]) -> bool | None:
+def holds(
+    given: Filter,
+    row: Any,
+    value_of: Callable[[str, Any], Any],
+    is_hidden: Callable[[Any], bool] = lambda _: False,
+) -> bool | None:
     """Tell whether a filter holds of a row.
 
     Args:
         given: the filter, as a model writes it.
         row: an instance that a plain session has loaded.
         value_of: turns what a model writes for a column into what the column has.
+        is_hidden: tells whether a related row is as if it were not there.
     """
     if "and" in given:
-        return _all([holds(each, row, value_of) for each in given["and"]])
+        return _all([holds(each, row, value_of, is_hidden) for each in given["and"]])
     if "or" in given:
-        return _not(_all([_not(holds(each, row, value_of)) for each in given["or"]]))
+        return _not(_all([_not(holds(each, row, value_of, is_hidden)) for each in given["or"]]))
     if "not" in given:
-        return _not(holds(given["not"], row, value_of))
+        return _not(holds(given["not"], row, value_of, is_hidden))
     first, _, rest = given["field"].partition(".")
     if rest:
         related = getattr(row, first)
         rows = related if isinstance(related, list) else [each for each in [related] if each]
         inner = {**given, "field": rest}
-        return any(holds(inner, each, value_of) is True for each in rows)
+        return any(
+            holds(inner, each, value_of, is_hidden) is True for each in rows if not is_hidden(each)
+        )
     return _compared(given, getattr(row, first), lambda given: value_of(first, given))
 
 

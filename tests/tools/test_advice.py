@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import uuid
@@ -16,7 +15,8 @@ from sqlalchemy.orm import Session
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
 from tests.tools.conftest import MODELS, Call
-from tests.tools.models import Cuisine, Dish, Part, Serving
+from tests.tools.models import Cuisine, Dish, Part
+from tests.tools.test_cursors import encoded
 
 Named = dict[str, Any]
 Asked = tuple[str, Named]
@@ -28,17 +28,12 @@ ADVICE = re.compile(
     r"|\bhooks?\b|\bmapp(ed|er|ing)\b|\bclass(es)?\b|\battribute|\binstance|\bhidden\b"
     r"|\bread_only=|\w+\(\)|\w+Error\b|Exception|Traceback|<class|object at|DETAIL|SQLSTATE"
     r"|\bSELECT\b|\bINSERT\b|\bUPDATE\b|\bDELETE FROM\b|https?://|\bdict\b|\bstr\b|\bUUID\("
-    r"|discriminator|polymorphic|primary key|foreign key",
+    r"|discriminator|polymorphic|primary key|foreign key"
 )
 
 FORMS: list[Callable[[uuid.UUID], str]] = [
-    str,
-    lambda key: key.hex,
-    lambda key: str(key).upper(),
-    lambda key: f"{{{key}}}",
-    lambda key: f"dish {key}",
-    lambda key: f"dish_{key.hex}",
-    lambda key: f" {key}\n",
+    *(str, lambda key: key.hex, lambda key: str(key).upper(), lambda key: f"{{{key}}}"),
+    *(lambda key: f"dish {key}", lambda key: f"dish_{key.hex}", lambda key: f" {key}\n"),
 ]
 
 
@@ -66,14 +61,8 @@ def written(filters: list[Named], table: str = "dishes") -> Iterator[Asked]:
 
 def filtered(key: str) -> Iterator[Asked]:
     """Yield calls with a key wherever a filter takes a ref."""
-    for field in (
-        "id",
-        "cuisine_id",
-        "parent_id",
-        "parts.id",
-        "parts.dish_id",
-        "parent.parent_id",
-    ):
+    own = ("id", "cuisine_id", "parent_id")
+    for field in (*own, "parts.id", "parts.dish_id", "parent.parent_id"):
         for op, value in (("=", key), ("!=", key), ("in", [key]), ("not_in", ["dish_1", key])):
             yield from written(by(field, op, value))
     yield from written(by("alike", "contains", [key]))
@@ -89,31 +78,17 @@ def filtered(key: str) -> Iterator[Asked]:
 def stored(key: str) -> Iterator[Asked]:
     """Yield calls with a key wherever a row or a draft takes a ref."""
     drafted = by("id", "=", "gen_dish_1")
-    for data in (
-        {"cuisine_id": key},
-        {"parent_id": key},
-        {"alike": [key]},
-        {"alike": ["dish_1", key]},
-    ):
+    part = {"table": "parts", "data": {"dish_id": "dish_1"}}
+    lists: list[Named] = [{"alike": [key]}, {"alike": ["dish_1", key]}]
+    for data in ({"cuisine_id": key}, {"parent_id": key}, *lists):
         yield "db_create", {"table": "dishes", "data": data}
         yield "db_create", {"table": "dishes", "data": [{}, data]}
-        yield (
-            "db_create",
-            {
-                "table": "parts",
-                "data": {"dish_id": "dish_1"},
-                "also": [{"table": "dishes", "data": data}],
-            },
-        )
+        yield "db_create", {**part, "also": [{"table": "dishes", "data": data}]}
         yield "db_update", {"table": "dishes", "data": data, "filters": by("id", "=", "dish_1")}
         yield "db_update", {"table": "dishes", "data": data, "filters": drafted}
         yield "db_create", {"table": "dishes", "from_draft": "gen_dish_1", "data": data}
-    for related in (
-        {"cuisine": key},
-        {"parent": key},
-        {"parts": [key]},
-        {"parts": [{"cuisine_id": key}]},
-    ):
+    parts: list[Named] = [{"parts": [key]}, {"parts": [{"cuisine_id": key}]}]
+    for related in ({"cuisine": key}, {"parent": key}, *parts):
         yield "db_update", {"table": "dishes", "data": related, "filters": drafted}
         yield "db_create", {"table": "dishes", "from_draft": "gen_dish_1", "data": related}
     yield "db_create", {"table": "servings", "data": {"dish_id": key, "place": 7}}
@@ -121,11 +96,6 @@ def stored(key: str) -> Iterator[Asked]:
         yield "db_create", {"table": "dishes", "from_draft": given}
     also = [{"table": "dishes", "from_draft": key}]
     yield "db_create", {"table": "dishes", "data": {}, "also": also}
-
-
-def cursor(**fields: Any) -> str:
-    """Return a text like a cursor."""
-    return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
 
 
 def elsewhere(key: str) -> Iterator[Asked]:
@@ -142,7 +112,7 @@ def elsewhere(key: str) -> Iterator[Asked]:
     yield "db_read", {"table": "dishes", "columns": [f"parts.{key}"]}
     yield "db_read", {"table": "dishes", "order_by": key}
     yield "db_read", {"table": "dishes", "cursor": key}
-    yield "db_read", {"table": "dishes", "cursor": cursor(question=key, ref=key)}
+    yield "db_read", {"table": "dishes", "cursor": encoded({"question": key, "ref": key})}
     yield "db_read", {"table": "dishes", key: 1}
     yield from written(by(key, "=", 1))
     yield from written(by(f"parts.{key}", "=", 1))
@@ -150,10 +120,8 @@ def elsewhere(key: str) -> Iterator[Asked]:
     yield "db_create", {"table": "dishes", "data": {key: 1}}
     yield "db_create", {"table": "dishes", "data": {"id": key}}
     yield "db_update", {"table": "dishes", "data": {"id": key}, "filters": one}
-    yield (
-        "db_update",
-        {"table": "dishes", "data": {key: 1}, "filters": by("id", "=", "gen_dish_1")},
-    )
+    draft = by("id", "=", "gen_dish_1")
+    yield "db_update", {"table": "dishes", "data": {key: 1}, "filters": draft}
     for name in ("servings", "price", "cooked_on", "course", "seen_at", "is_vegan", "code"):
         yield "db_create", {"table": "dishes", "data": {name: key}}
 
@@ -199,46 +167,33 @@ def test_a_key_is_told_as_a_key(session: RefSession, toolset: Toolset, known: Na
     for tool, more in (("db_read", {}), ("db_update", {"data": {"spice": 1}}), ("db_delete", {})):
         error = toolset.call(session, tool, {**asked, **more})["error"]
         assert (error["code"], error["ref"]) == ("raw_key", None)
-        assert error["message"] == (
-            "a database key cannot be used here; give a ref; known: 'dish_1' (\"Curry\"), "
-            "'dish_2' "
-            '("Korma"), \'dish_3\' ("Soup"), \'dish_4\' ("Saved")'
+        known_ones = (
+            """'dish_1' ("Curry"), 'dish_2' ("Korma"), 'dish_3' ("Soup"), 'dish_4' ("Saved")"""
         )
+        fact = "a database key cannot be used here"
+        assert error["message"] == f"{fact}; give a ref; known: {known_ones}"
 
 
 # Every other mistake
 
 TREE = {"not": {"and": [{"or": [{"field": "name", "op": "is_null"}]}]}}
 
+# reads of dishes, and of other tables
 READS: list[Named] = [
-    {"table": "secrets"},
-    {"table": "dishes", "limit": -1},
-    {"table": "dishes", "limit": "x"},
-    {"table": "dishes", "limit": True},
-    {"table": "dishes", "columns": ["photograph"]},
-    {"table": "dishes", "columns": ["parts.photograph"]},
-    {"table": "dishes", "columns": ["parts.dish.parts.dish.parts.note"]},
-    {"table": "dishes", "columns": "name"},
-    {"table": "dishes", "order_by": "tags"},
-    {"table": "dishes", "order_by": "cuisine_id"},
-    {"table": "dishes", "order_by": "photograph"},
-    {"table": "dishes", "order_dir": "up"},
-    {"table": "dishes", "cursor": "x"},
-    {"table": "dishes", "cursor": cursor(question="x", ref="dish_1")},
-    {"table": "dishes", "cursor": cursor(question="x", shown=-1)},
-    {"table": "dishes", "filter": []},
-    {"table": "dishes", "filters": [{}]},
-    {"table": "dishes", "filters": [TREE, {"and": []}]},
-    {"table": "dishes", "filters": [{"not": []}, {"or": [1]}]},
-    {"table": "dishes", "filters": ["name = 'x'"]},
-    {"table": "dishes", "order_by": 1},
-    {"table": "dishes", "order_by": [1]},
-    {"table": 1},
-    {"table": "dishes", "filters": 1001 * by("name", "=", "x")},
-    {"table": "dishes", "filters": by("_semantic", "similar", "warm")},
-    {"table": "dishes", "filters": [{"not": by("_semantic", "similar", "warm")[0]}]},
-    {"table": "dishes", "filters": by("_semantic", "=", "warm")},
-    {"table": "dishes", "filters": by("name", "similar", "warm")},
+    *({"limit": -1}, {"limit": "x"}, {"limit": True}),
+    *({"columns": ["photograph"]}, {"columns": ["parts.photograph"]}, {"columns": "name"}),
+    {"columns": ["parts.dish.parts.dish.parts.note"]},
+    *({"order_by": "tags"}, {"order_by": "cuisine_id"}, {"order_by": "photograph"}),
+    *({"order_by": 1}, {"order_by": [1]}, {"order_dir": "up"}),
+    *({"cursor": "x"}, {"cursor": encoded({"question": "x", "ref": "dish_1"})}),
+    {"cursor": encoded({"question": "x", "shown": -1})},
+    *({"filter": []}, {"filters": [{}]}, {"filters": [TREE, {"and": []}]}),
+    *({"filters": [{"not": []}, {"or": [1]}]}, {"filters": ["name = 'x'"]}),
+    {"filters": 1001 * by("name", "=", "x")},
+    {"filters": by("_semantic", "similar", "warm")},
+    {"filters": [{"not": by("_semantic", "similar", "warm")[0]}]},
+    *({"filters": by("_semantic", "=", "warm")}, {"filters": by("name", "similar", "warm")}),
+    *({"table": "secrets"}, {"table": 1}),
     {"table": "servings", "filters": by("_ref", "ilike", "x")},
     {"table": "servings", "filters": by("_ref", "=", "serving_9")},
     {"table": "servings", "filters": by("_ref", "=", "dish_1")},
@@ -246,84 +201,41 @@ READS: list[Named] = [
 ]
 
 FILTERS: list[tuple[str, str, Any]] = [
-    ("id", "=", "dish_9"),
-    ("id", "=", "cuisine_1"),
-    ("id", "=", "gen_dish_9"),
-    ("id", "=", "gen_dish_2"),
-    ("id", "=", "gen_part_1"),
-    ("id", "=", "dish_5"),
-    ("id", "ilike", "%"),
-    ("id", ">", "dish_1"),
-    ("cuisine_id", "=", "gen_dish_1"),
-    ("cuisine_id", "=", 7),
-    ("cuisine.name", ">", None),
-    ("cuisine.nom", "=", "x"),
-    ("kitchen.name", "=", "x"),
-    ("parts", "=", "x"),
-    ("servings", "=", "four"),
-    ("servings", "in", []),
-    ("servings", "in", 4),
-    ("servings", "contains", [4]),
-    ("servings", ">", None),
-    ("servings", "is_null", 4),
-    ("name", "ilike", None),
-    ("name", "ilike", "x\\"),
-    ("name", "like", "x"),
-    ("name", "=", {"a": 1}),
-    ("cooked_on", "<", "yesterday"),
-    ("seen_at", "<", "once"),
-    ("price", "=", "1,5"),
-    ("course", "=", "dessert"),
-    ("is_vegan", "=", "perhaps"),
-    ("tags", "contains", [None]),
-    ("tags", "contains", [1]),
-    ("extra", "=", {}),
-    ("extra", "contains", None),
-    ("photo", "=", "x"),
-    ("device", "=", "x"),
+    *(("id", "=", ref) for ref in ("dish_9", "cuisine_1", "dish_5")),
+    *(("id", "=", ref) for ref in ("gen_dish_9", "gen_dish_2", "gen_part_1")),
+    *(("id", "ilike", "%"), ("id", ">", "dish_1")),
+    *(("cuisine_id", "=", "gen_dish_1"), ("cuisine_id", "=", 7)),
+    *(("cuisine.name", ">", None), ("cuisine.nom", "=", "x"), ("kitchen.name", "=", "x")),
+    *(("parts", "=", "x"), ("servings", "=", "four"), ("servings", "in", [])),
+    *(("servings", "in", 4), ("servings", "contains", [4]), ("servings", ">", None)),
+    *(("servings", "is_null", 4), ("name", "ilike", None), ("name", "ilike", "x\\")),
+    *(("name", "like", "x"), ("name", "=", {"a": 1}), ("cooked_on", "<", "yesterday")),
+    *(("seen_at", "<", "once"), ("price", "=", "1,5"), ("course", "=", "dessert")),
+    *(("is_vegan", "=", "perhaps"), ("tags", "contains", [None]), ("tags", "contains", [1])),
+    *(("extra", "=", {}), ("extra", "contains", None), ("photo", "=", "x"), ("device", "=", "x")),
 ]
 
 NEW: list[Named] = [
-    {"photograph": 1},
-    {"id": "dish_1"},
-    {"photo": "x"},
-    {"name": 7},
-    {"code": "too long for it"},
-    {"servings": 2**40},
-    {"spice": 2**20},
-    {"rating": "x"},
-    {"course": "dessert"},
-    {"tags": "hot"},
-    {"tags": [["hot"]]},
-    {"cuisine_id": "Indian"},
-    {"cuisine_id": "cuisine_9"},
-    {"cuisine_id": "dish_1"},
-    {"parent_id": "gen_dish_2"},
-    {"alike": ["dish_9"]},
-    {"alike": "dish_1"},
-    {"device": "x"},
-    {"seen_at": "at ten"},
+    *({"photograph": 1}, {"id": "dish_1"}, {"photo": "x"}, {"name": 7}),
+    *({"code": "too long for it"}, {"servings": 2**40}, {"spice": 2**20}, {"rating": "x"}),
+    *({"course": "dessert"}, {"tags": "hot"}, {"tags": [["hot"]]}, {"cuisine_id": "Indian"}),
+    *({"cuisine_id": "cuisine_9"}, {"cuisine_id": "dish_1"}, {"parent_id": "gen_dish_2"}),
+    *({"alike": ["dish_9"]}, {"alike": "dish_1"}, {"device": "x"}, {"seen_at": "at ten"}),
 ]
 
 REFUSED_BY_THE_DATABASE: list[Named] = [{"code": "taken"}, {"servings": 0}, {"price": 10**9}]
 
 DRAFTED: list[Named] = [
-    {"parts": "x"},
-    {"parts": [1]},
-    {"parts": [{"photograph": 1}]},
-    {"parts": [{"dish_id": "cuisine_1"}]},
-    {"parts": ["dish_1"]},
-    {"parent": {"name": 7}},
-    {"cuisine": ["cuisine_1"]},
-    {"cuisine": "cuisine_9"},
-    {"cuisine": "gen_dish_1"},
+    *({"parts": "x"}, {"parts": [1]}, {"parts": [{"photograph": 1}]}, {"parts": ["dish_1"]}),
+    *({"parts": [{"dish_id": "cuisine_1"}]}, {"parent": {"name": 7}}),
+    *({"cuisine": ["cuisine_1"]}, {"cuisine": "cuisine_9"}, {"cuisine": "gen_dish_1"}),
 ]
 
 
 def asking() -> Iterator[Asked]:
     """Yield calls that ask for what cannot be answered."""
     yield "db_drop", {"table": "dishes"}
-    yield from (("db_read", asked) for asked in READS)
+    yield from (("db_read", {"table": "dishes", **asked}) for asked in READS)
     for given in FILTERS:
         yield from written(by(*given))
 
@@ -391,12 +303,8 @@ def test_what_cannot_be_changed_is_answered_without_advice(
 ) -> None:
     """What is hidden or may be read only is nothing that the model could do something about."""
     assert known
-    toolset = Toolset(
-        [Dish, Part, Cuisine, Serving],
-        read_only=[Cuisine, Part],
-        hidden=[Dish.spice, Dish.parent],
-        expect="optional",
-    )
+    hidden = [Dish.spice, Dish.parent]
+    toolset = Toolset(MODELS, read_only=[Cuisine, Part], hidden=hidden, expect="optional")
     draft, name = by("id", "=", "gen_dish_1"), by("name", "is_not_null", None)
     for tool, asked in (
         ("db_create", {"table": "cuisines", "data": {"name": "x"}}),
@@ -413,6 +321,9 @@ def test_what_cannot_be_changed_is_answered_without_advice(
         told(toolset.call(session, tool, asked))
 
 
+ALSO = {"table": "dishes", "from_draft": 1}
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "field", "wanted"),
     [
@@ -422,12 +333,7 @@ def test_what_cannot_be_changed_is_answered_without_advice(
         ("db_read", {"order_by": 1}, "order_by", "text"),
         ("db_read", {"order_by": [1]}, "order_by.0", "text"),
         ("db_create", {"from_draft": 1}, "from_draft", "text"),
-        (
-            "db_create",
-            {"data": {}, "also": [{"table": "dishes", "from_draft": 1}]},
-            "also.0.from_draft",
-            "a list",
-        ),
+        ("db_create", {"data": {}, "also": [ALSO]}, "also.0.from_draft", "a list"),
         ("db_delete", {"filters": by("id", "=", "dish_1"), "expect": 5}, "expect", "an object"),
     ],
 )

@@ -13,23 +13,17 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from sqlalchemy import ARRAY, JSON, Engine, Integer, Interval, TypeDecorator, text
+from sqlalchemy import ARRAY, JSON, Engine, Integer, Interval, text
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
+from tests.tools.models import custom
 
 
 class Base(DeclarativeBase):
     """Declarative base of these tests."""
-
-
-class Long(TypeDecorator[dt.timedelta]):
-    """A duration of the application's own."""
-
-    impl = INTERVAL
-    cache_ok = True
 
 
 class Trip(Base):
@@ -40,7 +34,7 @@ class Trip(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     generic: Mapped[Any] = mapped_column(Interval, nullable=True)
     native: Mapped[Any] = mapped_column(INTERVAL, nullable=True)
-    decorated: Mapped[Any] = mapped_column(Long, nullable=True)
+    decorated: Mapped[Any] = mapped_column(custom(INTERVAL), nullable=True)
     plain: Mapped[Any] = mapped_column(JSON, nullable=True)
     parsed: Mapped[Any] = mapped_column(JSONB, nullable=True)
     days: Mapped[Any] = mapped_column(ARRAY(Integer), nullable=True)
@@ -48,14 +42,8 @@ class Trip(Base):
 
 
 LENGTHS = [
-    "-14 months",
-    "-1 year",
-    "0",
-    "360 days",
-    "1 year",
-    "364 days",
-    "1 year 1 month",
-    "395 d",
+    *("-14 months", "-1 year", "0", "360 days"),
+    *("1 year", "364 days", "1 year 1 month", "395 d"),
 ]
 DURATION = TypeAdapter(dt.timedelta)
 HOLD: dict[str, Callable[[dt.timedelta, dt.timedelta], bool]] = {
@@ -85,6 +73,18 @@ def fill(engine: Engine, name: str, values: list[str]) -> None:
         connection.execute(text(f"INSERT INTO trips ({name}) VALUES {given}, (NULL)"))
 
 
+def pages(session: RefSession, name: str, way: str, count: int) -> list[dict[str, Any]]:
+    """Return rows in the order of a column, read page by page: as many as there are."""
+    shown, asked = list[Any](), {"table": "trips", "order_by": name, "order_dir": way, "limit": 1}
+    answer: dict[str, Any] = {"more": True}
+    while answer["more"] and len(shown) <= count:
+        given = {"cursor": answer["cursor"]} if "cursor" in answer else {}
+        answer = Toolset([Trip]).call(session, "db_read", asked | given)
+        shown += answer["rows"]
+    assert len({row["id"] for row in shown}) == len(shown) == count
+    return shown
+
+
 def length_of(row: dict[str, Any], name: str) -> dt.timedelta:
     """Return the duration that a row shows."""
     return DURATION.validate_python(row[name])
@@ -97,15 +97,9 @@ def test_durations_come_in_the_order_that_they_show(
 ) -> None:
     """Page by page, each row once."""
     fill(trips, name, LENGTHS)
-    shown, asked = list[Any](), {"table": "trips", "order_by": name, "order_dir": way, "limit": 1}
-    answer: dict[str, Any] = {"more": True}
-    while answer["more"] and len(shown) <= len(LENGTHS):
-        given = {"cursor": answer["cursor"]} if "cursor" in answer else {}
-        answer = Toolset([Trip]).call(session, "db_read", asked | given)
-        shown += answer["rows"]
+    shown = pages(session, name, way, len(LENGTHS) + 1)
 
     lengths = [length_of(row, name) for row in shown[:-1]]
-    assert len({row["id"] for row in shown}) == len(shown) == len(LENGTHS) + 1
     assert shown[-1][name] is None
     assert lengths == sorted(lengths, reverse=way == "desc")
 
@@ -118,13 +112,7 @@ def test_pages_go_beyond_infinite_durations(trips: Engine, session: RefSession) 
         pytest.skip("no interval is infinite there")
     fill(trips, "native", ["infinity", "-infinity", "0", "1 day", "-1 day", "infinity"])
     for way in ("asc", "desc"):
-        shown, asked = list[Any](), {"table": "trips", "order_by": "native", "order_dir": way}
-        answer: dict[str, Any] = {"more": True}
-        while answer["more"] and len(shown) < 10:
-            given = {"cursor": answer["cursor"]} if "cursor" in answer else {}
-            answer = Toolset([Trip]).call(session, "db_read", asked | {"limit": 1} | given)
-            shown += answer["rows"]
-        assert len({row["id"] for row in shown}) == len(shown) == 7
+        pages(session, "native", way, 7)
 
 
 @pytest.mark.parametrize("name", ["generic", "native", "decorated"])
@@ -184,8 +172,6 @@ def test_arrays_are_shown_with_the_dimensions_they_have(
 @pytest.mark.usefixtures("trips")
 def test_lists_that_the_database_has_not_are_refused(session: RefSession, weeks: Any) -> None:
     """With the name of their column."""
-    error = Toolset([Trip]).call(
-        session, "db_create", {"table": "trips", "data": {"weeks": weeks}}
-    )
-    assert error["error"]["code"] == "invalid_value"
-    assert error["error"]["field"] == "weeks"
+    asked = {"table": "trips", "data": {"weeks": weeks}}
+    error = Toolset([Trip]).call(session, "db_create", asked)["error"]
+    assert (error["code"], error["field"]) == ("invalid_value", "weeks")

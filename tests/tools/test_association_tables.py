@@ -22,7 +22,8 @@ from sqlalchemy.orm import (
 
 from alfred_refs import RefRegistry, RefSession, SetupError
 from alfred_refs.context import Context
-from alfred_refs.tools import Hooks, Reading, ToolError, Toolset, Writing
+from alfred_refs.tools import Hooks, Reading, Toolset
+from tests.tools.conftest import Watcher
 
 
 class Base(DeclarativeBase):
@@ -221,11 +222,8 @@ def test_a_table_without_a_key_has_links_too(session: RefSession, toolset: Tools
         answer = toolset.call(session, "db_create", {"table": "task_watchers", "data": data})
         assert answer["rows"] == [data]
         session.expunge_all()
-    delete = {
-        "table": "task_watchers",
-        "filters": named(task_id="task_1", person_id="person_1"),
-        "expect": {"task_1": "Buy"},
-    }
+    both = named(task_id="task_1", person_id="person_1")
+    delete = {"table": "task_watchers", "filters": both, "expect": {"task_1": "Buy"}}
     described = toolset.describe(["task_watchers"])
     assert "'task ref': a text such as 'task_1'" in described
     assert "task_id*: task ref" in described
@@ -316,41 +314,21 @@ def test_links_are_written_where_a_class_that_has_them_is_updated(
     assert stored(session, task_labels) == 3 + (described == WRITE)
 
 
-class Watching(Hooks):
-    """Writes down which tasks are changed, and may refuse that."""
-
-    def __init__(self, *, refuses: bool = False) -> None:
-        self.refuses = refuses
-        self.seen: list[Any] = []
-
-    def before_write(self, write: Writing) -> None:
-        """Note the rows."""
-        self.seen.append(("before", write.verb, [*write.refs]))
-        if self.refuses:
-            raise ToolError("locked", "tasks are locked; try again tomorrow")
-
-    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
-        """Note the rows."""
-        self.seen.append(("after", write.verb, [row["name"] for row in rows]))
-
-
 def test_hooks_of_a_class_that_has_the_links_are_called(session: RefSession) -> None:
     """For an update of its rows; they may refuse it."""
-    hooks = Watching()
+    hooks = Watcher()
     toolset = Toolset(MODELS, hooks={Task: [hooks]})
     delete = {"table": "task_labels", "filters": URGENT, "expect": IS_URGENT}
     toolset.call(session, "db_create", {"table": "task_labels", "data": HOME})
     toolset.call(session, "db_delete", delete)
-    once = [("before", "update", ["task_1"]), ("after", "update", ["Buy"])]
-    assert hooks.seen == once * 2
-    refusing = Toolset(MODELS, hooks={Task: [Watching(refuses=True)]})
-    create = {"table": "task_labels", "data": {**HOME, "task_id": "task_2"}}
-    create["data"]["_task_id_label"] = "Fix"  # type: ignore[index]
-    later = {
-        "table": "task_labels",
-        "filters": named(task_id="task_2"),
-        "expect": {"task_2": "Fix"},
-    }
+    assert [(verb, refs) for verb, refs, _ in hooks.asked] == [("update", ["task_1"])] * 2
+    told = [(verb, [row["name"] for row in rows]) for verb, rows in hooks.told]
+    assert told == [("update", ["Buy"])] * 2
+    refusing = Toolset(MODELS, hooks={Task: [Watcher("update")]})
+    data = {**HOME, "task_id": "task_2", "_task_id_label": "Fix"}
+    create = {"table": "task_labels", "data": data}
+    fix = named(task_id="task_2")
+    later = {"table": "task_labels", "filters": fix, "expect": {"task_2": "Fix"}}
     for tool, asked in (("db_create", create), ("db_delete", later)):
         assert refusing.call(session, tool, asked)["error"]["code"] == "locked"
     assert stored(session, task_labels) == 3

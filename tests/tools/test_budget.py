@@ -1,18 +1,20 @@
-"""Questions too large to be answered: refused in words, before they cost anything."""
+"""What is too large: questions are refused before they cost anything, documents are cut."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefSession
-from alfred_refs.tools import Hooks, Limits, Reading, Toolset
+from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
 from alfred_refs.tools.arguments import DbRead, FilterClause
+from alfred_refs.tools.serialization import DEPTH_MARK, MAX_DEPTH_SHOWN, limit_depth
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish, Part
 
@@ -67,26 +69,18 @@ def drafts(count: int) -> list[dict[str, Any]]:
     return [{"field": "id", "op": "in", "value": refs}]
 
 
+def containing(value: Any) -> dict[str, Any]:
+    """Return a condition on documents."""
+    return {"filters": [{"field": "extra", "op": "contains", "value": value}]}
+
+
 # what a call has -> by how much of that, arguments for a read; and how much it may have
 KINDS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
     "conditions": (lambda n: {"filters": [of_name()] * n}, 1_000),
     "values": (lambda n: {"filters": [of_name("in", ["x"] * (n - 1))]}, 1_000),
-    "or_filters": (
-        lambda n: {"filters": [of_name()], "or_filters": [nested(2)] * (n - 1)},
-        1_000,
-    ),
-    "documents": (
-        lambda n: {
-            "filters": [{"field": "extra", "op": "contains", "value": [[{"a": 1}]] * (n // 3)}]
-        },
-        1_001,
-    ),
-    "lists in documents": (
-        lambda n: {
-            "filters": [{"field": "extra", "op": "contains", "value": {"a": [1] * (n - 2)}}]
-        },
-        1_000,
-    ),
+    "or_filters": (lambda n: {"filters": [of_name()], "or_filters": [nested(2)] * (n - 1)}, 1_000),
+    "documents": (lambda n: containing([[{"a": 1}]] * (n // 3)), 1_001),
+    "lists in documents": (lambda n: containing({"a": [1] * (n - 2)}), 1_000),
     "steps": (lambda n: {"filters": steps(n)}, 32),
     "longer steps": (lambda n: {"filters": steps(n, names=5)}, 32),
     "negated steps": (lambda n: {"filters": steps(n, negated=True)}, 32),
@@ -245,11 +239,8 @@ def test_numbers_that_json_has_not_are_refused(call: Call) -> None:
     """Infinity and the like, and integers longer than Python prints."""
     for number in [float("nan"), float("-inf"), 10**400, -(10**5000)]:
         for name in ["extra", "price", "rating", "servings"]:
-            answer = call(
-                "db_create",
-                table="dishes",
-                data={name: {"n": number} if name == "extra" else number},
-            )
+            data = {name: {"n": number} if name == "extra" else number}
+            answer = call("db_create", table="dishes", data=data)
 
             assert answer["error"]["code"] in ("invalid_arguments", "invalid_value")
             assert call("db_read", table="dishes")["count"] == 0
@@ -282,9 +273,8 @@ def test_a_text_is_cut_before_a_key_or_after_it(
     toolset = Toolset(MODELS, limits=Limits(text=20), expect="optional")
 
     by_code = [{"field": "code", "op": "=", "value": "keys"}]
-    answer = toolset.call(
-        session, "db_read", {"table": "dishes", "filters": by_code, "columns": ["name", "extra"]}
-    )
+    asked = {"table": "dishes", "filters": by_code, "columns": ["name", "extra"]}
+    answer = toolset.call(session, "db_read", asked)
 
     assert answer["rows"] == [
         {
@@ -303,14 +293,139 @@ def test_a_text_is_cut_before_a_key_or_after_it(
 def test_rows_inside_of_rows_are_cut_in_all(session: RefSession) -> None:
     """Through two tables in turn they would be thousands, however few there are."""
     toolset = Toolset(MODELS, limits=Limits(related=5), expect="optional")
-    korma = [{"field": "name", "op": "=", "value": "Korma"}]
-
-    answer = toolset.call(
-        session,
-        "db_read",
-        {"table": "dishes", "filters": korma, "columns": ["parts.dish.parts.note"]},
-    )
+    asked = {
+        "table": "dishes",
+        "filters": [of_name(value="Korma")],
+        "columns": ["parts.dish.parts.note"],
+    }
+    answer = toolset.call(session, "db_read", asked)
 
     [row] = answer["rows"]
     assert [len(part["dish"]["parts"]) for part in row["parts"]] == [2, 0]
     assert answer["cut"] == ["dish_1.parts[2].dish.parts: 2 more rows"]
+
+
+# Documents that are nested too deep: shown as far as they can be written back
+
+
+SOUP = [{"field": "name", "op": "=", "value": "Soup"}]
+
+
+def document(levels: int, inner: Any = 1) -> Any:
+    """Return a document of lists and objects in turn, so many levels deep."""
+    for n in range(levels):
+        inner = [inner] if n % 2 else {"in": inner}
+    return inner
+
+
+def depth_of(value: Any) -> int:
+    """Return how many levels a document has."""
+    levels = 0
+    while isinstance(value, list | dict):
+        value = value[0] if isinstance(value, list) else next(iter(value.values()))
+        levels += 1
+    return levels
+
+
+@pytest.fixture(params=[MAX_DEPTH_SHOWN + 1, 260, 900])
+def deep(tables: Engine, dishes: dict[str, Any], request: pytest.FixtureRequest) -> int:
+    """A document in a row, saved by a plain session: how many levels it has."""
+    levels: int = request.param
+    document = '{"in":' * levels + "1" + "}" * levels
+    with Session(tables) as plain:
+        given = {"it": document, "id": dishes["Soup"]}
+        plain.execute(text("update dishes set extra = cast(:it as jsonb) where id = :id"), given)
+        plain.commit()
+    return levels
+
+
+@pytest.mark.usefixtures("deep")
+def test_a_document_is_cut_where_it_is_nested_too_deep(call: Call) -> None:
+    """By every verb, and beside rows that are whole: it is said where."""
+    read = call("db_read", table="dishes", order_by="name")
+    changed = call("db_update", table="dishes", filters=SOUP, data={"servings": 3})
+
+    shown = {row["name"]: row["extra"] for row in read["rows"]}
+    assert (shown["Curry"], depth_of(shown["Soup"])) == (None, MAX_DEPTH_SHOWN)
+    assert json.dumps(shown["Soup"], ensure_ascii=False).count(DEPTH_MARK) == 1
+    assert read["cut"] == [f"dish_3.extra: more than {MAX_DEPTH_SHOWN} levels"]
+    assert (changed["count"], len(changed["cut"])) == (1, 1)
+
+
+def test_what_is_expected_of_it_is_not_there(call: Call, deep: int) -> None:
+    """A deep document is not what a model can give, and nothing is raised."""
+    expect = {"extra": document(40)}
+    answer = call("db_delete", table="dishes", filters=SOUP, expect=expect)
+
+    assert answer["error"]["code"] == "unexpected_row"
+    assert depth_of(answer["error"]["actual"]) <= deep
+
+
+@pytest.mark.usefixtures("dishes")
+def test_what_is_shown_whole_can_be_written_back(call: Call) -> None:
+    """The deepest too, in a list of new rows."""
+    deepest = document(MAX_DEPTH_SHOWN)
+    created = call("db_create", table="dishes", data=[{"name": "deep", "extra": deepest}])
+    [row] = created["rows"]
+
+    assert row["extra"] == deepest
+    assert "cut" not in created
+    assert call("db_create", table="dishes", data=[{"extra": row["extra"]}])["count"] == 1
+
+
+def test_a_document_of_a_draft_is_cut_too(conversation: Conversation, call: Call) -> None:
+    """As those of rows are."""
+    conversation.draft(Dish, {"name": "Dal", "extra": document(MAX_DEPTH_SHOWN + 1)})
+    this = [{"field": "id", "op": "=", "value": "gen_dish_1"}]
+    answer = call("db_read", table="dishes", filters=this)
+
+    assert depth_of(answer["rows"][0]["extra"]) == MAX_DEPTH_SHOWN
+    assert answer["cut"] == [f"gen_dish_1.extra: more than {MAX_DEPTH_SHOWN} levels"]
+
+
+class Deep(Hooks):
+    """Adds to rows what is nested too deep."""
+
+    def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+        """Add it."""
+        for row in rows:
+            row["more"] = document(5_000)
+            row["parts"] = document(5_000)
+
+    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
+        """Add it, and say so at length."""
+        self.after_read(Reading(write.session, write.model, arguments=None), rows)  # type: ignore[arg-type]
+        write.notes.append(document(5_000))
+
+
+@pytest.mark.usefixtures("dishes")
+def test_what_a_hook_adds_is_cut_too(session: RefSession) -> None:
+    """In rows, in place of related ones, and in notes."""
+    toolset = Toolset(MODELS, hooks={Dish: [Deep()]})
+    asked: dict[str, Any] = {"table": "dishes", "filters": SOUP, "columns": ["name", "parts"]}
+    read = toolset.call(session, "db_read", asked)
+    asked |= {"data": {"servings": 3}, "expect": {"count": 1}}
+    del asked["columns"]
+    changed = toolset.call(session, "db_update", asked)
+
+    [row] = read["rows"]
+    assert (depth_of(row["more"]), depth_of(row["parts"])) == (
+        MAX_DEPTH_SHOWN,
+        MAX_DEPTH_SHOWN + 2,
+    )
+    levels = f"more than {MAX_DEPTH_SHOWN} levels"
+    assert read["cut"] == [f"dish_1.parts.in: {levels}", f"dish_1.more: {levels}"]
+    assert depth_of(changed["rows"][0]["more"]) == MAX_DEPTH_SHOWN
+    assert depth_of(changed["notes"]) == MAX_DEPTH_SHOWN
+
+
+VALUES: list[Any] = [1, "x", document(5), [document(5), (1,)], {}, [[], {}]]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_is_not_too_deep_is_left_as_it_is(value: Any) -> None:
+    """The very same object."""
+    rest, is_cut = limit_depth(value, 7)
+
+    assert rest is value
+    assert not is_cut

@@ -117,10 +117,8 @@ def test_a_value_that_the_class_refuses_is_told(
     error = TOOLS.call(chat, tool, asked)["error"]
     fine = TOOLS.call(chat, "db_create", {"table": "items", "data": {"name": "b"}})
 
-    assert (error["code"], error["table"]) == (
-        "invalid_value",
-        "chests" if kind == "nested" else "items",
-    )
+    table = "chests" if kind == "nested" else "items"
+    assert (error["code"], error["table"]) == ("invalid_value", table)
     assert ("a name is shorter" in error["message"]) is (name == "long")
     assert str(KEY)[:8] not in error["message"]
     assert fine["count"] == 1

@@ -7,19 +7,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, ForeignKey, ForeignKeyConstraint, create_engine, join, select
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Session,
-    column_property,
-    mapped_column,
-    sessionmaker,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, column_property, mapped_column
 from sqlmodel import Field, SQLModel
 
-from alfred_refs import RefRegistry, RefSession, SetupError
-from alfred_refs.testing import MemoryStore
+from alfred_refs import SetupError
 from alfred_refs.tools import BoundToolset, Toolset
+from tests.tools.conftest import bound
 
 
 class Base(DeclarativeBase):
@@ -131,9 +124,7 @@ def desk() -> BoundToolset:
     with Session(engine) as plain:
         plain.add_all([Pair(name="first"), Tenant()])
         plain.commit()
-    toolset = Toolset([Pair, Tenant, Document, Noted, Renamed], expect="optional")
-    registry = RefRegistry(store=MemoryStore())
-    return toolset.bind(sessionmaker(engine, class_=RefSession), registry=registry)
+    return bound(Toolset([Pair, Tenant, Document, Noted, Renamed], expect="optional"), engine)
 
 
 def call(desk: BoundToolset, tool: str, table: str, **arguments: Any) -> dict[str, Any]:

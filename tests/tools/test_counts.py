@@ -10,36 +10,21 @@ import pytest
 from sqlalchemy import Engine, Uuid, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from alfred_refs import RefRegistry, RefSession
+from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.tools import DbUpdate, Hooks, Toolset, Writing
 from alfred_refs.tools.call import ExpectMode
 from alfred_refs.tools.filters import bind_filters
 from alfred_refs.tools.preconditions import split_reach
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, servings
 from tests.tools.models import Dish, Part
 
 HOT = {"field": "tags", "op": "contains", "value": ["hot"]}  # Curry and Korma
 INDIAN = {"field": "cuisine_id", "op": "=", "value": "cuisine_1"}
 
 
-@pytest.fixture
-def shown(session: RefSession, dishes: dict[str, uuid.UUID]) -> None:  # noqa: ARG001
-    """Curry is dish_1, Korma dish_2, Soup dish_3; Indian cuisine_1, Thai cuisine_2."""
-    for table in ("dishes", "cuisines"):
-        asked = {"table": table, "columns": ["name"], "order_by": "name"}
-        Toolset(MODELS).call(session, "db_read", asked)
-
-
-def code_of(answer: dict[str, Any]) -> str | None:
+def code_of(answer: dict[str, Any]) -> Any:
     """Return the code of an answer's error."""
-    code: str | None = answer.get("error", {}).get("code")
-    return code
-
-
-def servings(session: RefSession) -> list[int | None]:
-    """Return the servings of all dishes, by name."""
-    with Session(session.get_bind()) as plain:
-        return [each.servings for each in plain.query(Dish).order_by(Dish.name)]
+    return answer.get("error", {}).get("code")
 
 
 @pytest.mark.usefixtures("shown")
@@ -166,10 +151,9 @@ def test_rows_that_go_with_others_are_not_counted(session: RefSession) -> None:
     """The number is of the rows that the filters match."""
     mild = {"field": "tags", "op": "contains", "value": ["mild"]}
     toolset = Toolset(MODELS)
-    for n, named in enumerate(("Curry", "servings")):
-        where = {"field": "name", "op": "=", "value": named}
-        table = "dishes" if not n else "servings"
-        where = where if not n else {"field": "note", "op": "=", "value": "first"}
+    curry = {"field": "name", "op": "=", "value": "Curry"}
+    first = {"field": "note", "op": "=", "value": "first"}
+    for table, where in (("dishes", curry), ("servings", first)):
         delete = {"table": table, "filters": [where], "expect": {"count": 1}}
         assert toolset.call(session, "db_delete", delete)["count"] == 1
     delete = {"table": "dishes", "filters": [mild], "expect": {"count": 1}}
@@ -219,11 +203,10 @@ def test_the_number_is_of_the_rows_after_the_hooks(session: RefSession) -> None:
 
 
 @pytest.mark.usefixtures("shown")
-def test_drafts_are_counted_too(session: RefSession) -> None:
+def test_drafts_are_counted_too(session: RefSession, conversation: Conversation) -> None:
     """They are named by refs, so the number may be given."""
-    assert session.conversation is not None
     for name in ("Dal", "Raita"):
-        session.conversation.draft(Dish, {"name": name})
+        conversation.draft(Dish, {"name": name})
     both = {"field": "id", "op": "in", "value": ["gen_dish_1", "gen_dish_2"]}
     dal = {"field": "name", "op": "=", "value": "Dal"}
     update: dict[str, Any] = {"table": "dishes", "filters": [both], "data": {"servings": 3}}
@@ -259,11 +242,8 @@ def test_a_column_called_count_is_meant_where_rows_are_named(
     toolset = Toolset([Stock])
     with RefSession(tables, conversation=registry.conversation("stock")) as session:
         toolset.call(session, "db_read", {"table": "stock", "order_by": "name"})
-        one = {
-            "table": "stock",
-            "filters": [{**ONE, "value": "stock_1"}],
-            "data": {"name": "Bran"},
-        }
+        by_ref = [{**ONE, "value": "stock_1"}]
+        one = {"table": "stock", "filters": by_ref, "data": {"name": "Bran"}}
         error = toolset.call(session, "db_update", {**one, "expect": {"count": 1}})["error"]
         assert (error["code"], error["column"], error["actual"]) == ("unexpected_row", "count", 7)
         assert toolset.call(session, "db_update", {**one, "expect": {"count": 7}})["count"] == 1
@@ -279,12 +259,9 @@ def test_schemas_ask_for_it(expect: ExpectMode) -> None:
     """Of every toolset that changes or deletes rows; `db_delete` refers to `db_update`."""
 
     def described(toolset: Toolset) -> dict[str, str]:
-        fields = {each["title"]: each["properties"] for each in toolset.schemas("json_schema")}
-        return {
-            name: each["expect"]["description"]
-            for name, each in fields.items()
-            if "expect" in each
-        }
+        schemas = toolset.schemas("json_schema")
+        given = {each["title"]: each["properties"].get("expect", {}) for each in schemas}
+        return {tool: each.get("description", "") for tool, each in given.items()}
 
     both = described(Toolset(MODELS, expect=expect))
     assert "{'count': n}" in both["db_update"]
@@ -293,17 +270,13 @@ def test_schemas_ask_for_it(expect: ExpectMode) -> None:
     assert "{'count': n}" in described(only)["db_delete"]
 
 
+@pytest.mark.usefixtures("dishes")
 def test_what_may_not_be_done_is_refused_before_the_number_is_asked_for(
     session: RefSession,
-    dishes: dict[str, uuid.UUID],  # noqa: ARG001
 ) -> None:
     """The number would not help: what the error says to do is done by the next call."""
     toolset = Toolset(MODELS, read_only=[Part])
-    korma = [{"field": "name", "op": "=", "value": "Korma"}]
-    curry = [{"field": "name", "op": "=", "value": "Curry"}]
-    answer = toolset.call(session, "db_delete", {"table": "dishes", "filters": korma})
-    assert code_of(answer) == "still_referenced"
-    assert (
-        code_of(toolset.call(session, "db_delete", {"table": "dishes", "filters": curry}))
-        == "unconfirmed_count"
-    )
+    for name, code in (("Korma", "still_referenced"), ("Curry", "unconfirmed_count")):
+        named = [{"field": "name", "op": "=", "value": name}]
+        answer = toolset.call(session, "db_delete", {"table": "dishes", "filters": named})
+        assert code_of(answer) == code

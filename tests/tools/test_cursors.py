@@ -18,18 +18,13 @@ from tests.tools.test_filters import EACH_TIME, Kitchen, kitchen
 __all__ = ["kitchen"]
 
 ASKED: dict[str, Any] = {"table": "dishes", "order_by": ["name", "price", "seen_at"], "limit": 1}
+BY_NOTE: dict[str, Any] = {"table": "parts", "order_by": "note", "limit": 2}
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("a\x00b"),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
     max_leaves=4,
 )
-
-
-def decoded(cursor: str) -> dict[str, Any]:
-    """Return what is in a cursor."""
-    read: dict[str, Any] = json.loads(base64.urlsafe_b64decode(f"{cursor}=="))
-    return read
 
 
 def encoded(read: Any) -> str:
@@ -39,7 +34,8 @@ def encoded(read: Any) -> str:
 
 def codes_of(kitchen: Kitchen, **changes: Any) -> str | None:
     """Return the code of the answer to a cursor with changes, `None` if there are rows."""
-    read = decoded(kitchen.call("db_read", **ASKED)["cursor"]) | changes
+    cursor = kitchen.call("db_read", **ASKED)["cursor"]
+    read = json.loads(base64.urlsafe_b64decode(f"{cursor}==")) | changes
     answer = kitchen.toolset.call(kitchen.session, "db_read", {**ASKED, "cursor": encoded(read)})
     return answer["error"]["code"] if "error" in answer else None
 
@@ -111,10 +107,9 @@ def test_a_read_goes_on_after_a_row_that_is_gone(
 ) -> None:
     """The last one of a page was deleted: the next page is as if it were there."""
     parts(tables, ["a", "b", "c", "d"])
-    asked: dict[str, Any] = {"table": "parts", "order_by": "note", "limit": 2}
-    first = call("db_read", **asked)
+    first = call("db_read", **BY_NOTE)
     delete_part(call, tables, first["rows"][1]["id"], by_call)
-    second = call("db_read", **asked, cursor=first["cursor"])
+    second = call("db_read", **BY_NOTE, cursor=first["cursor"])
 
     assert [row["note"] for row in second["rows"]] == ["c", "d"]
 
@@ -123,11 +118,10 @@ def test_a_read_goes_on_after_a_row_that_is_gone(
 def test_a_row_that_is_gone_cannot_be_looked_up(call: Call, tables: Engine, by_call: bool) -> None:
     """Its values were too long for the cursor: the model is told why it has to start anew."""
     parts(tables, [letter * 300 for letter in "abcd"])
-    asked: dict[str, Any] = {"table": "parts", "order_by": "note", "limit": 2}
-    first = call("db_read", **asked)
+    first = call("db_read", **BY_NOTE)
     ref = first["rows"][1]["id"]
     delete_part(call, tables, ref, by_call)
-    error = call("db_read", **asked, cursor=first["cursor"])["error"]
+    error = call("db_read", **BY_NOTE, cursor=first["cursor"])["error"]
 
     fact = f"{ref!r}, the row where the last answer ended, can no longer be found"
     assert error["code"] == "invalid_cursor"
@@ -138,18 +132,17 @@ def test_a_row_that_is_gone_cannot_be_looked_up(call: Call, tables: Engine, by_c
 def test_a_row_that_has_changed_cannot_be_looked_up(call: Call, tables: Engine, note: str) -> None:
     """Rows would be left out, or shown again; where the cursor has its values, it goes on."""
     parts(tables, [letter * 300 for letter in "bcde"])
-    asked: dict[str, Any] = {"table": "parts", "order_by": "note", "limit": 2}
-    first = call("db_read", **asked)
+    first = call("db_read", **BY_NOTE)
     ref = first["rows"][1]["id"]
     by_ref = [{"field": "id", "op": "=", "value": ref}]
     call("db_update", table="parts", filters=by_ref, data={"position": 7})
-    assert call("db_read", **asked, cursor=first["cursor"])["count"] == 2
+    assert call("db_read", **BY_NOTE, cursor=first["cursor"])["count"] == 2
     call("db_update", table="parts", filters=by_ref, data={"note": note})
-    error = call("db_read", **asked, cursor=first["cursor"])["error"]
+    error = call("db_read", **BY_NOTE, cursor=first["cursor"])["error"]
 
     fact = f"{ref!r}, the row where the last answer ended, has changed since"
     assert error["message"] == f"{fact}; read again from the start without cursor"
-    by_position = {**asked, "order_by": "position"}
+    by_position = {**BY_NOTE, "order_by": "position"}
     page = call("db_read", **by_position)
     last = [{"field": "id", "op": "=", "value": page["rows"][1]["id"]}]
     call("db_update", table="parts", filters=last, data={"position": 9})

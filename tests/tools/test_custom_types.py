@@ -23,7 +23,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    TypeDecorator,
     Uuid,
 )
 from sqlalchemy.dialects.postgresql import DOMAIN
@@ -32,6 +31,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
 from tests.tools.conftest import Call
+from tests.tools.models import custom
 
 # SQLAlchemy 2.1 warns of operators of its own type
 pytestmark = pytest.mark.filterwarnings("ignore:.*DOMAIN.*operator_classes")
@@ -42,119 +42,6 @@ class Status(enum.StrEnum):
 
     OPEN = "open"
     PAID = "paid"
-
-
-class Aware(TypeDecorator[dt.datetime]):
-    """Times that get a zone; declares no Python type, as the manual of SQLAlchemy has it."""
-
-    impl = DateTime
-    cache_ok = True
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Add UTC."""
-        return value and value.replace(tzinfo=dt.UTC)
-
-
-class StatusText(TypeDecorator[Status]):
-    """An enumeration that is stored as text."""
-
-    impl = String(10)
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, _: Any) -> Any:
-        """Return the text of a member."""
-        return value and Status(value).value
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Return the member."""
-        return value and Status(value)
-
-
-class DeclaredStatus(StatusText):
-    """Declares what it returns."""
-
-    cache_ok = True
-    python_type = Status
-
-
-class Cents(TypeDecorator[Decimal]):
-    """Money that is stored as an integer."""
-
-    impl = Integer
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, _: Any) -> Any:
-        """Return cents."""
-        return None if value is None else int(value * 100)
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Return the whole."""
-        return None if value is None else Decimal(value) / 100
-
-
-class Words(TypeDecorator[list[str]]):
-    """A list in a text."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, _: Any) -> Any:
-        """Join words."""
-        return value if value is None or isinstance(value, str) else " ".join(value)
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Split a text."""
-        return None if value is None else value.split()
-
-
-class Document(TypeDecorator[Any]):
-    """JSON in a text, as the manual of SQLAlchemy has it."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, _: Any) -> Any:
-        """Return JSON."""
-        return None if value is None else json.dumps(value)
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Parse JSON."""
-        return None if value is None else json.loads(value)
-
-
-class Joined(TypeDecorator[list[str]]):
-    """A list in a text, which takes lists alone."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, _: Any) -> Any:
-        """Join texts."""
-        return None if value is None else ",".join(value)
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Split a text."""
-        return None if value is None else value.split(",")
-
-
-class Tupled(Joined):
-    """The same as a tuple, which takes part in comparisons as it is."""
-
-    cache_ok = True
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Split a text."""
-        return None if value is None else tuple(value.split(","))
-
-
-class Unordered(Joined):
-    """The same as a set."""
-
-    cache_ok = True
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Split a text."""
-        return None if value is None else frozenset(value.split(","))
 
 
 class Elements(list[float]):
@@ -168,15 +55,18 @@ class Elements(list[float]):
     __hash__ = None
 
 
-class Vector(TypeDecorator[Any]):
-    """Numbers that are such an array in Python, as pgvector's."""
-
-    impl = ARRAY(Float)
-    cache_ok = True
-
-    def process_result_value(self, value: Any, _: Any) -> Any:
-        """Return an array."""
-        return None if value is None else Elements(value)
+# times that get a zone; none but one of these types declares its Python type
+Aware = custom(DateTime, shown=lambda value: value.replace(tzinfo=dt.UTC))
+StatusText = custom(String(10), lambda value: Status(value).value, Status)
+DeclaredStatus = custom(String(10), lambda value: Status(value).value, Status, python_type=Status)
+Cents = custom(Integer, lambda value: int(value * 100), lambda value: Decimal(value) / 100)
+Words = custom(Text, lambda value: value if isinstance(value, str) else " ".join(value), str.split)
+Document = custom(Text, json.dumps, json.loads)
+# these take lists alone; a tuple takes part in comparisons as it is
+Joined = custom(Text, ",".join, lambda value: value.split(","))
+Tupled = custom(Text, ",".join, lambda value: tuple(value.split(",")))
+Unordered = custom(Text, ",".join, lambda value: frozenset(value.split(",")))
+Vector = custom(ARRAY(Float), shown=Elements)  # as pgvector's
 
 
 class Base(DeclarativeBase):
@@ -214,9 +104,7 @@ class Bill(Base):
         ARRAY(DOMAIN("open_day", Date, metadata=_metadata), dimensions=2), nullable=True
     )
     of_id: Mapped[Any] = mapped_column(
-        DOMAIN("bill_key", Uuid, metadata=_metadata),
-        info={"ref": "bills.id"},
-        nullable=True,
+        DOMAIN("bill_key", Uuid, metadata=_metadata), info={"ref": "bills.id"}, nullable=True
     )
 
     items: Mapped[list[Item]] = relationship()

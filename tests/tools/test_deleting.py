@@ -10,7 +10,8 @@ from sqlalchemy import Engine
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
-from tests.tools.families import FAMILIES, Asked, Family, changes, delete, made, refs_of, rows
+from tests.tools.conftest import Watcher
+from tests.tools.families import FAMILIES, Family, changes, delete, made, refs_of, rows
 
 ACCESS: Mapping[str, Callable[[Family], dict[str, Any]]] = {
     "writable": lambda f: {"models": [f.top, f.part]},
@@ -119,17 +120,17 @@ def test_hooks_are_asked_of_what_is_reached(
     each, verb = FAMILIES[name], "delete" if name in ("cascade", "gone") else "update"
     made(tables, each)
     before = rows(tables, each.top, each.part)
-    hooks = Asked(refused=verb)
+    hooks = Watcher(refuses=verb)
     toolset = Toolset([each.top, each.part], hooks={each.part: [hooks]})
     assert delete(session, toolset, each.top, "a")["error"]["code"] == "locked"
     assert rows(tables, each.top, each.part) == before
 
-    hooks = Asked()
+    hooks = Watcher(note="changed by a hook")
     toolset = Toolset([each.top, each.part], hooks={each.part: [hooks]})
     answer = delete(session, toolset, each.top, "a")
     refs = [f"{name}_part_1", f"{name}_part_2"]
-    assert hooks.seen == [(verb, refs, [{"top_id": None}] if verb == "update" else [])]
-    assert answer["notes"] == ["asked"]
+    assert hooks.asked == [(verb, refs, [{"top_id": None}] if verb == "update" else [])]
+    assert answer["notes"] == ["asked", "told"]
     notes = [note for _, note, top in rows(tables, each.part)[0].values() if top is None]
     assert notes == (["changed by a hook"] * 2 if verb == "update" else [])
-    assert hooks.after == [notes]
+    assert [[row["note"] for row in rows] for _, rows in hooks.told] == [notes]

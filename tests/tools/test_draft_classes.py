@@ -1,4 +1,4 @@
-"""What a draft is of, and what it refers to: classes that inherit, and keys of several columns."""
+"""What a draft is of, and what it refers to: classes that inherit, several keys, and circles."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, ForeignKey, ForeignKeyConstraint, Table, select
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    sessionmaker,
+)
 
-from alfred_refs import Conversation, DraftContentError, RefSession
+from alfred_refs import CircularDraftsError, Conversation, DraftContentError, RefSession
 from alfred_refs.tools import Toolset
+from tests.tools.models import Key
 
 Content = dict[str, Any]
 
@@ -190,10 +198,9 @@ def test_what_is_said_from_both_sides_is_saved_once(
     conversation.edit_draft("gen_guest_1", {"lent": lent})
     conversation.edit_draft("gen_item_1", {"borrowers": ["gen_guest_1"]})
     guests = {"table": "guests", "from_draft": "gen_guest_1"}
+    items = {"table": "items", "from_draft": "gen_item_1", "also": [guests]}
 
-    toolset.call(
-        session, "db_create", {"table": "items", "from_draft": "gen_item_1", "also": [guests]}
-    )
+    toolset.call(session, "db_create", items)
 
     assert sorted(map(tuple, session.connection().execute(select(LOANS)))) == [(1, 2), (1, 3)]
 
@@ -204,11 +211,8 @@ def test_a_draft_is_saved_as_what_it_is(
     """A draft of the base is none of a subclass; one of that is one of its base, too."""
     item, lamp = conversation.draft(Item, {}).ref, conversation.draft(Lamp, {}).ref
     guest = conversation.draft(Guest, {"lamps": [item]}).ref
-    both = {
-        "table": "items",
-        "from_draft": item,
-        "also": [{"table": "guests", "from_draft": guest}],
-    }
+    also = [{"table": "guests", "from_draft": guest}]
+    both = {"table": "items", "from_draft": item, "also": also}
 
     refused = saved(toolset, session, "lamps", item)["error"]
     inside = toolset.call(session, "db_create", both)["error"]
@@ -236,3 +240,121 @@ def test_a_draft_of_a_class_that_is_not_listed_is_not_saved(
 
     told = {(each["error"]["code"], each["error"]["message"]) for each in answers}
     assert told == {("invalid_content", f"a draft of 'items' is of a kind {NOT_YOURS}")}
+
+
+# drafts that name each other
+
+
+class Node(Base):
+    """Has others of its kind, by foreign keys and relationships."""
+
+    __tablename__ = "nodes"
+
+    id: Mapped[Key]
+    name: Mapped[str | None]
+    parent_id: Mapped[Any] = mapped_column(ForeignKey("nodes.id"), nullable=True)
+    other_id: Mapped[Any] = mapped_column(ForeignKey("nodes.id"), nullable=True)
+    leaf_id: Mapped[Any] = mapped_column(
+        ForeignKey("leaves.id", use_alter=True, name="of_leaf"), nullable=True
+    )
+
+    parent: Mapped[Any] = relationship(
+        "Node", foreign_keys=[parent_id], remote_side="Node.id", back_populates="children"
+    )
+    children: Mapped[list[Node]] = relationship(foreign_keys=[parent_id], back_populates="parent")
+    leaf: Mapped[Any] = relationship("Leaf", foreign_keys=[leaf_id])
+
+
+class Leaf(Base):
+    """Has a node, which may have it."""
+
+    __tablename__ = "leaves"
+
+    id: Mapped[Key]
+    node_id: Mapped[Any] = mapped_column(ForeignKey("nodes.id"), nullable=True)
+    node: Mapped[Any] = relationship("Node", foreign_keys=[node_id])
+
+
+ONE, TWO, LEAF = "gen_node_1", "gen_node_2", "gen_leaf_1"
+EMPTY: dict[str, Content] = {ONE: {}, TWO: {}, LEAF: {}}
+
+# what two nodes and a leaf hold that cannot be saved, by their refs
+CIRCLES: list[dict[str, Content]] = [
+    {ONE: {"parent_id": TWO}, TWO: {"parent_id": ONE}},
+    {ONE: {"parent": TWO}, TWO: {"parent": ONE}},
+    {ONE: {"children": [TWO]}, TWO: {"children": [ONE]}},
+    {ONE: {"parent": TWO}, TWO: {"parent_id": ONE}},
+    {ONE: {"parent_id": TWO}, TWO: {"other_id": ONE}},
+    {ONE: {"other_id": TWO}, TWO: {"parent": ONE}},
+    {ONE: {"other_id": TWO}, TWO: {"children": [ONE], "other_id": ONE}},
+    {ONE: {"children": [TWO]}, TWO: {"children": [{"children": [ONE]}]}},
+    {ONE: {"children": [{"other_id": TWO}], "parent": TWO}, TWO: {"parent_id": ONE}},
+    {ONE: {"leaf": LEAF}, LEAF: {"node": ONE}},
+    {ONE: {"leaf": LEAF}, LEAF: {"node_id": ONE}},
+    {ONE: {"leaf_id": LEAF}, LEAF: {"node_id": ONE}},
+    {ONE: {"leaf": {"node": ONE}}},
+    {ONE: {"leaf": {"node_id": ONE}}},
+    {ONE: {"children": [ONE]}},
+    {ONE: {"children": [{"children": [ONE]}]}},
+]
+
+
+@pytest.fixture
+def drafts(tables: Engine, conversation: Conversation) -> Iterator[Conversation]:
+    """A conversation with drafts of two nodes and a leaf, in which nothing is yet."""
+    Base.metadata.create_all(tables)
+    for model in (Node, Node, Leaf):
+        conversation.draft(model, {})
+    yield conversation
+    Base.metadata.drop_all(tables)
+
+
+def held(conversation: Conversation) -> dict[str, Content]:
+    """Return what pending drafts hold, as far as that is something."""
+    return {draft.ref: draft.content for draft in conversation.drafts() if draft.content}
+
+
+@pytest.mark.slow
+def test_a_model_is_told_of_a_circle(session: RefSession, drafts: Conversation) -> None:
+    """With the drafts that are in it, all of which are drafts as they were."""
+    for circle in CIRCLES:
+        drafts.edit_drafts(EMPTY | circle)
+        nodes = [ref for ref in circle if "node" in ref]
+        also = [{"table": "leaves", "from_draft": LEAF}] if LEAF in circle else []
+        arguments = {"table": "nodes", "from_draft": nodes, "also": also}
+        for _ in range(2):
+            answer = Toolset([Node, Leaf]).call(session, "db_create", arguments)
+            assert answer["error"]["code"] == "circular_reference", circle
+            assert answer["error"]["known"] == list(circle)
+            assert "name each other, so none can be saved first" in answer["error"]["message"]
+        assert held(drafts) == circle
+
+    drafts.edit_drafts(EMPTY)
+    also = [{"table": "leaves", "from_draft": LEAF}]
+    arguments = {"table": "nodes", "from_draft": [ONE, TWO], "also": also}
+    answer = Toolset([Node, Leaf]).call(session, "db_create", arguments)
+    assert list(answer["saved"]) == [ONE, TWO, LEAF]
+
+
+def test_a_session_tells_of_a_circle(
+    sessions: sessionmaker[RefSession], drafts: Conversation
+) -> None:
+    """As `CircularDraftsError`; the drafts are drafts as they were."""
+    for circle in CIRCLES:
+        drafts.edit_drafts(EMPTY | circle)
+        with sessions(conversation=drafts) as session:
+            session.add_all(session.get(Node if "node" in ref else Leaf, ref) for ref in circle)
+            with pytest.raises(CircularDraftsError) as caught:
+                session.commit()
+
+        assert caught.value.refs == tuple(circle)
+        assert held(drafts) == circle
+
+
+def test_a_node_that_is_its_own_is_no_circle(session: RefSession, drafts: Conversation) -> None:
+    """One row can name itself."""
+    drafts.edit_drafts({ONE: {"parent_id": ONE}, TWO: {"parent": TWO}})
+    arguments = {"table": "nodes", "from_draft": [ONE, TWO]}
+    rows = Toolset([Node, Leaf]).call(session, "db_create", arguments)["rows"]
+
+    assert [row["parent_id"] for row in rows] == [row["id"] for row in rows]

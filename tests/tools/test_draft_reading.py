@@ -116,23 +116,14 @@ def test_refs_in_a_draft_have_labels(
     save(conversation, "gen_cuisine_1", dishes["Indian"])
     indian = conversation.refer(Cuisine, dishes["Indian"])
     conversation.draft(Dish, {"name": "Dal"})
-    conversation.draft(
-        Dish,
-        {
-            "name": "Tarka Dal",
-            "parent_id": FIRST,
-            "cuisine_id": "gen_cuisine_1",
-            "second_cuisine_id": thai,
-            "parts": [{"note": "rice", "cuisine_id": "gen_cuisine_1"}],
-        },
-    )
+    parts = [{"note": "rice", "cuisine_id": "gen_cuisine_1"}]
+    refs = {"parent_id": FIRST, "cuisine_id": "gen_cuisine_1", "second_cuisine_id": thai}
+    conversation.draft(Dish, {"name": "Tarka Dal", **refs, "parts": parts})
 
     [row] = call("db_read", table="dishes", filters=[by_id(SECOND)])["rows"]
 
-    told = [row["parent_id"], row["cuisine_id"], row["second_cuisine_id"]]
-    assert told == [FIRST, indian, thai]
-    names = ("_parent_id_label", "_cuisine_id_label", "_second_cuisine_id_label")
-    assert [row[name] for name in names] == ["Dal", "Indian", "Thai"]
+    assert [row[name] for name in refs] == [FIRST, indian, thai]
+    assert [row[f"_{name}_label"] for name in refs] == ["Dal", "Indian", "Thai"]
     [part] = row["parts"]
     assert (part["cuisine_id"], part["_cuisine_id_label"]) == (indian, "Indian")
 
@@ -141,10 +132,8 @@ def test_rows_that_a_draft_names_are_shown_by_their_refs(
     call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID]
 ) -> None:
     """Beside what is nested, and in the column that will have them."""
-    thai, korma = (
-        conversation.refer(model, dishes[name])
-        for model, name in ((Cuisine, "Thai"), (Dish, "Korma"))
-    )
+    thai = conversation.refer(Cuisine, dishes["Thai"])
+    korma = conversation.refer(Dish, dishes["Korma"])
     parts = call("db_read", table="parts")["rows"]
     conversation.draft(Dish, {"cuisine": thai, "parts": [parts[0]["id"], {"note": "rice"}]})
     conversation.draft(Dish, {"parent": FIRST, "parts": [{"dish": korma}]})
@@ -153,10 +142,8 @@ def test_rows_that_a_draft_names_are_shown_by_their_refs(
     of_thai = {"field": "cuisine_id", "op": "=", "value": thai}
     found = call("db_read", table="dishes", filters=[by_id(FIRST, SECOND), of_thai])
 
-    assert (first["cuisine"], first["cuisine_id"], first["_cuisine_id_label"]) == (
-        *[thai] * 2,
-        "Thai",
-    )
+    assert first["cuisine"] == first["cuisine_id"] == thai
+    assert first["_cuisine_id_label"] == "Thai"
     assert [first["parts"][0], first["parts"][1]["note"]] == [parts[0]["id"], "rice"]
     assert (second["parent_id"], second["parts"][0]["dish_id"]) == (FIRST, korma)
     assert shown(found) == [FIRST]
@@ -208,27 +195,21 @@ def test_a_draft_that_refers_to_what_is_gone_is_shown(
 
 def test_what_is_long_is_cut(session: RefSession, conversation: Conversation) -> None:
     """As in rows: texts, what is nested, and the answer as a whole."""
-    parts = [{"note": str(n)} for n in range(5)]
-    conversation.draft(Dish, {"name": "x" * 50, "parts": parts})
+    five = [{"note": str(n)} for n in range(5)]
+    conversation.draft(Dish, {"name": "x" * 50, "parts": five})
     conversation.draft(Dish, {"name": "y" * 50})
     asked = {"table": "dishes", "columns": ["name", "parts"], "filters": [by_id(FIRST, SECOND)]}
     limits = Limits(rows=3, characters=60, text=10)
 
     answer = Toolset(MODELS, limits=limits).call(session, "db_read", asked)
 
+    name, parts = "gen_dish_1.name: 40 more characters", "gen_dish_1.parts: 2 more rows"
     assert shown(answer, "name") == ["x" * 10 + "…<cut: 40 more characters>"]
-    assert answer["cut"][:2] == [
-        "gen_dish_1.name: 40 more characters",
-        "gen_dish_1.parts: 2 more rows",
-    ]
-    assert answer["more"]
-    rest = Toolset(MODELS, limits=limits).call(
-        session, "db_read", {**asked, "cursor": answer["cursor"]}
-    )
-    assert (shown(rest, "name"), rest["more"]) == (
-        ["y" * 10 + "…<cut: 40 more characters>"],
-        False,
-    )
+    assert (answer["cut"][:2], answer["more"]) == ([name, parts], True)
+    next_page = {**asked, "cursor": answer["cursor"]}
+    rest = Toolset(MODELS, limits=limits).call(session, "db_read", next_page)
+    assert shown(rest, "name") == ["y" * 10 + "…<cut: 40 more characters>"]
+    assert not rest["more"]
 
 
 def test_related_rows_are_limited_in_all(session: RefSession, conversation: Conversation) -> None:
@@ -282,9 +263,8 @@ def test_reading_a_draft_sends_no_statement(
         [{"not": {"field": "id", "op": "!=", "value": FIRST}}],
     ):
         assert shown(call("db_read", table="dishes", filters=filters)) == [FIRST]
-    either = call(
-        "db_read", table="dishes", or_filters=[named, by_id(SECOND)], order_by="servings"
-    )
+    asked = {"or_filters": [named, by_id(SECOND)], "order_by": "servings"}
+    either = call("db_read", table="dishes", **asked)
     assert shown(either) == [FIRST, SECOND]
     assert either["notes"] == ["drafts come first, by their numbers: 'order_by' is for rows"]
     assert [each for each in sent if "dishes" in each] == []
@@ -419,16 +399,11 @@ def test_a_filter_finds_drafts_as_it_finds_rows(
     both: Kitchen, asked: st.DataObject, either: bool
 ) -> None:
     """Where they are named: the draft with the values of a row is found if the row is."""
-    clauses = [
-        each
-        for each in asked.draw(st.lists(CLAUSES, min_size=1, max_size=3))
-        if not each["field"].startswith(("parts.", "cuisine.", "parent."))
-        and each["field"] != "id"
-    ]
-    filters = (
-        {"filters": NAMED, "or_filters": clauses} if either else {"filters": [*NAMED, *clauses]}
-    )
-    answer = both.call("db_read", table="dishes", columns=["code"], **filters)
+    drawn = asked.draw(st.lists(CLAUSES, min_size=1, max_size=3))
+    clauses = [each for each in drawn if "." not in each["field"] and each["field"] != "id"]
+    rest = {"or_filters": clauses} if either else {}
+    filters = NAMED if either else [*NAMED, *clauses]
+    answer = both.call("db_read", table="dishes", columns=["code"], filters=filters, **rest)
     codes = shown(answer, "code")
 
     rows = [code[1:] for code in codes if code.startswith("c")]

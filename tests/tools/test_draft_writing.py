@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
 
 from alfred_refs import AsyncRefSession, Conversation, RefSession
-from alfred_refs.tools import Hooks, Toolset, Writing
-from tests.tools.conftest import MODELS, Call
+from alfred_refs.tools import Toolset
+from tests.tools.conftest import MODELS, Call, Watcher, servings
 from tests.tools.models import Cuisine, Dish
 from tests.tools.test_draft_reading import FIRST, SECOND, by_id, save, shown
 
-DAL = {"name": "Dal", "servings": 2, "parts": [{"note": "rice", "position": 1}]}
+DAL = {"name": "Dal", "servings": 2, "tags": ["hot"], "parts": [{"note": "rice", "position": 1}]}
 
 
 @pytest.fixture
@@ -25,6 +24,26 @@ def drafts(conversation: Conversation) -> Conversation:
     conversation.draft(Dish, {"name": "Naan"})
     conversation.draft(Cuisine, {"name": "Greek"})
     return conversation
+
+
+@pytest.fixture
+def meanwhile(
+    session: RefSession, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Callable[[], Any]], None]:
+    """Have something done after the next call has read drafts, and before it writes them."""
+    view: Any = session.own_view
+    before = view.read_drafts
+
+    def do_meanwhile(act: Callable[[], Any]) -> None:
+        def read(refs: Any, entity: Any = None) -> Any:
+            found = before(refs, entity)
+            monkeypatch.undo()
+            act()
+            return found
+
+        monkeypatch.setattr(view, "read_drafts", read)
+
+    return do_meanwhile
 
 
 def contents(conversation: Conversation) -> dict[str, Any]:
@@ -142,19 +161,10 @@ def test_what_a_draft_must_have_is_not_taken_from_it(call: Call, drafts: Convers
 
 
 def test_drafts_are_changed_all_or_none(
-    call: Call, session: RefSession, drafts: Conversation, monkeypatch: pytest.MonkeyPatch
+    call: Call, drafts: Conversation, meanwhile: Callable[[Callable[[], Any]], None]
 ) -> None:
     """One that somebody else has edited meanwhile is in the way of all."""
-    view: Any = session.own_view
-    before = view.read_drafts
-
-    def edited(refs: Any, entity: Any = None) -> Any:
-        found = before(refs, entity)
-        monkeypatch.undo()
-        drafts.edit_draft(SECOND, {"name": "Garlic Naan"})
-        return found
-
-    monkeypatch.setattr(view, "read_drafts", edited)
+    meanwhile(lambda: drafts.edit_draft(SECOND, {"name": "Garlic Naan"}))
     asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND)], "data": {"servings": 6}}
     error = call("db_update", **asked)["error"]
 
@@ -188,7 +198,7 @@ def test_a_delete_discards(call: Call, drafts: Conversation, own: Any) -> None:
 @pytest.mark.parametrize("tool", ["db_update", "db_delete"])
 @pytest.mark.usefixtures("dishes")
 def test_drafts_and_rows_are_not_written_together(
-    call: Call, drafts: Conversation, tables: Engine, tool: str
+    call: Call, drafts: Conversation, session: RefSession, tool: str
 ) -> None:
     """Whether or not a row is hit: a call is for the one or the other."""
     call("db_read", table="dishes")
@@ -199,13 +209,13 @@ def test_drafts_and_rows_are_not_written_together(
         assert (error["code"], error["drafts"]) == ("mixed_drafts", [FIRST])
 
     assert contents(drafts)[FIRST] == DAL
-    with Session(tables) as plain:
-        stored = select(Dish.servings).order_by(Dish.servings)
-        assert plain.scalars(stored).all() == [2, 4, None]
+    assert servings(session) == [2, 4, None]
 
 
 @pytest.mark.usefixtures("dishes")
-def test_a_write_leaves_out_no_draft(call: Call, drafts: Conversation, tables: Engine) -> None:
+def test_a_write_leaves_out_no_draft(
+    call: Call, drafts: Conversation, session: RefSession
+) -> None:
     """It is no row: what is not it is every row there is."""
     cases: list[list[Any]] = [
         [{"field": "id", "op": "!=", "value": FIRST}],
@@ -229,9 +239,7 @@ def test_a_write_leaves_out_no_draft(call: Call, drafts: Conversation, tables: E
 
             assert error["code"] == "draft_ref", filters
             assert contents(drafts)[FIRST] == DAL
-            with Session(tables) as plain:
-                stored = select(Dish.servings).order_by(Dish.servings)
-                assert plain.scalars(stored).all() == [2, 4, None]
+            assert servings(session) == [2, 4, None]
 
 
 def test_a_draft_that_is_saved_is_its_row(
@@ -248,24 +256,11 @@ def test_a_draft_that_is_saved_is_its_row(
 
 @pytest.mark.parametrize("tool", ["db_update", "db_delete"])
 def test_a_draft_that_is_saved_meanwhile_is_told(
-    call: Call,
-    session: RefSession,
-    drafts: Conversation,
-    monkeypatch: pytest.MonkeyPatch,
-    tool: str,
+    call: Call, drafts: Conversation, meanwhile: Callable[[Callable[[], Any]], None], tool: str
 ) -> None:
     """With the ref of its row; the others are as they were."""
     key = uuid.uuid4()
-    view: Any = session.own_view
-    before = view.read_drafts
-
-    def saved(refs: Any, entity: Any = None) -> Any:
-        found = before(refs, entity)
-        monkeypatch.undo()
-        save(drafts, SECOND, key)
-        return found
-
-    monkeypatch.setattr(view, "read_drafts", saved)
+    meanwhile(lambda: save(drafts, SECOND, key))
     data = {"data": {"spice": 1}} if tool == "db_update" else {}
     error = call(tool, table="dishes", filters=[by_id(FIRST, SECOND)], **data)["error"]
 
@@ -282,12 +277,13 @@ def test_expectations_are_of_the_content(call: Call, drafts: Conversation) -> No
             ("Naan", "label", "Dal"),
             ({"servings": 2, "spice": 1}, "spice", None),
             ({"servings": 3}, "servings", 2),
+            ({"name": "Dal", "tags": ["mild"]}, "tags", ["hot"]),
         ):
             error = call(tool, **asked, expect=expect)["error"]
             told = (error["code"], error["ref"], error["column"], error["actual"])
             assert told == ("unexpected_row", FIRST, column, actual)
         assert contents(drafts)[FIRST] == DAL
-    asked["expect"] = {"servings": "2", "spice": None}
+    asked["expect"] = {"servings": "2", "spice": None, "tags": ["hot"]}
     assert call("db_delete", **asked)["deleted"] == [FIRST]
     last = {"table": "dishes", "filters": [by_id(SECOND)], "expect": "Naan"}
     assert call("db_delete", **last)["deleted"] == [SECOND]
@@ -307,22 +303,19 @@ def test_no_match_is_told(call: Call, drafts: Conversation) -> None:
     assert contents(drafts)[FIRST] == DAL
 
 
-def test_a_call_changes_so_many_drafts_at_most(session: RefSession, drafts: Conversation) -> None:
-    """As of rows."""
-    toolset = Toolset(MODELS, max_written=1, expect="optional")
-    asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND)], "data": {"spice": 1}}
-
-    assert toolset.call(session, "db_update", asked)["error"]["code"] == "too_many_rows"
-    assert contents(drafts)[FIRST] == DAL
-
-
-def test_what_may_only_be_read_is_not_drafted(session: RefSession, drafts: Conversation) -> None:
-    """Nor are drafts of it discarded."""
-    toolset = Toolset(MODELS, read_only=[Dish], expect="optional")
-    asked = {"table": "dishes", "filters": [by_id(FIRST)]}
-
-    assert toolset.call(session, "db_delete", asked)["error"]["code"] == "read_only_table"
-    assert FIRST in contents(drafts)
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [({"max_written": 1}, "too_many_rows"), ({"read_only": [Dish]}, "read_only_table")],
+)
+def test_a_toolset_limits_writes_of_drafts_as_of_rows(
+    session: RefSession, drafts: Conversation, options: dict[str, Any], code: str
+) -> None:
+    """By their number and their table, whether they are changed or discarded."""
+    toolset = Toolset(MODELS, **options, expect="optional")
+    asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND)]}
+    for tool, more in (("db_update", {"data": {"spice": 1}}), ("db_delete", {})):
+        assert toolset.call(session, tool, {**asked, **more})["error"]["code"] == code
+    assert contents(drafts) == {FIRST: DAL, SECOND: {"name": "Naan"}}
 
 
 # What it costs
@@ -340,23 +333,21 @@ def test_no_statement_is_sent_for_drafts(call: Call, sent: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("drafts")
-def test_hooks_are_not_asked_of_drafts(session: RefSession) -> None:
-    """Nothing is written; they are when the draft is saved."""
-    seen: list[str] = []
-
-    class Noting(Hooks):
-        def before_write(self, write: Writing) -> None:
-            seen.append(write.verb)
-
-        def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
-            seen.append(f"{write.verb} {len(rows)}")
-
-    toolset = Toolset(MODELS, hooks={Dish: [Noting()]}, expect="optional")
+def test_hooks_are_asked_of_a_draft_when_it_is_saved(session: RefSession) -> None:
+    """Not when it is made, changed or discarded: nothing is written."""
+    hooks = Watcher()
+    toolset = Toolset(MODELS, hooks={Dish: [hooks]}, expect="optional")
     asked = {"table": "dishes", "filters": [by_id(FIRST)]}
-    toolset.call(session, "db_update", {**asked, "data": {"servings": 3}})
-    toolset.call(session, "db_delete", asked)
-
-    assert seen == []
+    for tool, given in (
+        ("db_create", {"table": "dishes", "data": DAL, "draft": True}),
+        ("db_update", {**asked, "data": {"servings": 3}}),
+        ("db_delete", asked),
+    ):
+        assert toolset.call(session, tool, given)["count"] == 1
+    assert (hooks.asked, hooks.told) == ([], [])
+    toolset.call(session, "db_create", {"table": "dishes", "from_draft": SECOND})
+    assert [verb for verb, *_ in hooks.asked] == ["create"]
+    assert [(verb, len(rows)) for verb, rows in hooks.told] == [("create", 1)]
 
 
 async def test_an_async_session_does_the_same(aio: AsyncRefSession, toolset: Toolset) -> None:
@@ -395,8 +386,10 @@ def test_a_row_in_a_draft_belongs_to_no_other_row(
 
     assert (error["code"], error["field"]) == ("invalid_value", field)
     assert contents(drafts) == before
-    asked["data"] = to_another(field, stored=False)
+    asked["data"] = to_another(field, stored=False)  # says of its own row that it belongs to it
     assert "error" not in call("db_update", **asked)
+    saved = call("db_create", table="dishes", from_draft=FIRST)
+    assert saved["saved"] == {FIRST: saved["rows"][0]["id"]}
 
 
 @pytest.mark.usefixtures("dishes")
@@ -410,16 +403,3 @@ def test_a_row_in_a_draft_of_the_application_belongs_to_no_other_row(
 
     assert (error["code"], error["field"]) == ("invalid_value", "dish_id")
     assert [draft.ref for draft in conversation.drafts(Dish)] == ["gen_dish_1"]
-
-
-@pytest.mark.usefixtures("tables")
-def test_a_row_in_a_draft_says_of_its_own_row_that_it_belongs_to_it(
-    call: Call, conversation: Conversation
-) -> None:
-    """That is saved."""
-    conversation.draft(Dish, {"name": "Dal"})
-    data = {"parts": [{"note": "rice", "dish_id": FIRST}]}
-    call("db_update", table="dishes", filters=[by_id(FIRST)], data=data)
-    answer = call("db_create", table="dishes", from_draft=FIRST)
-
-    assert answer["saved"] == {FIRST: answer["rows"][0]["id"]}

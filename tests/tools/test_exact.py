@@ -1,4 +1,7 @@
-"""Dates and times that Python cannot hold are shown as text, or reported, on every driver."""
+"""Values that Python cannot hold, or not exactly: shown as text, reported, and put in order.
+
+On every driver; pages go on beyond each, in the database's order.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,40 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import ARRAY, Date, DateTime, Engine, ForeignKey, Time, create_engine, select, text
-from sqlalchemy.dialects.postgresql import INTERVAL, TIMESTAMP
+from sqlalchemy import (
+    ARRAY,
+    CHAR,
+    Date,
+    DateTime,
+    Engine,
+    Float,
+    ForeignKey,
+    Numeric,
+    Time,
+    create_engine,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import INTERVAL, REAL, TIMESTAMP
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
+    Session,
     load_only,
     mapped_column,
     relationship,
     sessionmaker,
 )
 
-from alfred_refs import AsyncRefSession, RefRegistry, RefSession
+from alfred_refs import AsyncRefSession, Conversation, RefRegistry, RefSession
 from alfred_refs.context import Context
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.exact import read_exact
 
 
 class Base(DeclarativeBase):
-    """Declarative base of the events."""
+    """Declarative base of these tests."""
 
 
 class Calendar(Base):
@@ -68,14 +85,10 @@ SHOWN: dict[str, list[Any]] = {
     "usual": ["2026-01-02", "2026-01-02T03:04:00", "2026-01-02T01:04:00Z", "03:04:00"],
     "endless": ["infinity", "infinity", "infinity", "24:00:00"],
     "always": ["-infinity", "-infinity", "-infinity", None],
-    "ides": [
-        "0044-03-15 BC",
-        "0044-03-15T00:00:00 BC",
-        "0044-03-15T00:00:00+00:00 BC",
-        None,
-    ],
+    "ides": ["0044-03-15 BC", "0044-03-15T00:00:00 BC", "0044-03-15T00:00:00+00:00 BC", None],
     "far": ["10000-06-23", "275760-09-13T00:00:00", "275760-09-13T00:00:00+00:00", None],
 }
+BY_TIME = ["always", "ides", "usual", "far", "endless"]
 
 
 @pytest.fixture
@@ -127,41 +140,31 @@ class _Desk:
         return events
 
 
-DRIVERS = ("psycopg", "psycopg2", "asyncpg")
+@pytest.fixture(params=["psycopg", "psycopg2", "asyncpg"])
+def desk(request: pytest.FixtureRequest, events: Engine) -> _Desk:
+    """Calls over each driver."""
+    return _Desk(events, request.param)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-async def test_sql_shows_what_python_cannot_hold(events: Engine, driver: str) -> None:
+async def test_sql_shows_what_python_cannot_hold(desk: _Desk) -> None:
     """As PostgreSQL writes it in JSON, and in the order of time."""
-    desk = _Desk(events, driver)
-
-    told = await desk.call(
-        "db_query", sql="select name, day, at, zoned, clock from events order by at"
-    )
+    sql = "select name, day, at, zoned, clock from events order by at"
+    told = await desk.call("db_query", sql=sql)
     assert {name: shown for name, *shown in told["rows"]} == SHOWN
-    assert [row[0] for row in told["rows"]] == ["always", "ides", "usual", "far", "endless"]
+    assert [row[0] for row in told["rows"]] == BY_TIME
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-async def test_totals_show_what_python_cannot_hold(events: Engine, driver: str) -> None:
+async def test_totals_show_what_python_cannot_hold(desk: _Desk) -> None:
     """In the least, the greatest and the groups, in the order of time."""
-    desk = _Desk(events, driver)
-
     most = await desk.call("db_read", table="events", columns=["max(at)", "min(day)"])
     assert most["totals"] == [{"max(at)": "infinity", "min(day)": "-infinity"}]
-    groups = await desk.call(
-        "db_read", table="events", columns=["day", "count(*)"], order_by="day", order_dir="asc"
-    )
-    assert [each["day"] for each in groups["totals"]] == [
-        SHOWN[name][0] for name in ("always", "ides", "usual", "far", "endless")
-    ]
+    days: dict[str, Any] = {"columns": ["day", "count(*)"], "order_by": "day"}
+    groups = await desk.call("db_read", table="events", **days, order_dir="asc")
+    assert [each["day"] for each in groups["totals"]] == [SHOWN[name][0] for name in BY_TIME]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-async def test_rows_show_what_python_cannot_hold(events: Engine, driver: str) -> None:
+async def test_rows_show_what_python_cannot_hold(desk: _Desk) -> None:
     """As `db_query` does, page by page in the order of time, whatever columns are shown."""
-    desk = _Desk(events, driver)
-
     asked: dict[str, Any] = {"table": "events", "order_by": "at"}
     whole = await desk.call("db_read", **asked)
     assert {row["name"]: _shown(row) for row in whole["rows"]} == SHOWN
@@ -170,17 +173,15 @@ async def test_rows_show_what_python_cannot_hold(events: Engine, driver: str) ->
         page = await desk.call("db_read", **asked, columns=["name"], limit=1)
         seen.append(page["rows"][0]["name"])
         asked["cursor"] = page.get("cursor")
-    assert seen == ["always", "ides", "usual", "far", "endless"]
+    assert seen == BY_TIME
 
 
 def _shown(row: Any) -> list[Any]:
     return [row[name] for name in ("day", "at", "zoned", "clock")]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-async def test_lists_show_what_python_cannot_hold(events: Engine, driver: str) -> None:
+async def test_lists_show_what_python_cannot_hold(desk: _Desk, events: Engine) -> None:
     """Drivers returned 9999-12-31 for an infinite date in a list, and 00:00 for 24:00."""
-    desk = _Desk(events, driver)
     with events.begin() as connection:
         days, clocks = "{infinity,2026-01-02,null}", "{24:00,03:04}"
         connection.execute(text(f"update events set days = '{days}', clocks = '{clocks}'"))
@@ -193,10 +194,8 @@ async def test_lists_show_what_python_cannot_hold(events: Engine, driver: str) -
     assert [read["rows"][0][name] for name in ("days", "clocks")] == shown
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-async def test_intervals_that_python_cannot_hold_are_shown(events: Engine, driver: str) -> None:
+async def test_intervals_that_python_cannot_hold_are_shown(desk: _Desk, events: Engine) -> None:
     """Drivers returned zero for infinity, and 1,494,494 years for 178 million."""
-    desk = _Desk(events, driver)
     spans = {
         "-1 year -2 months 3 days 04:05:06.789": "-P1Y56DT19H54M53.211S",
         "178000000 years": "PT5613408000000000.000000S",
@@ -219,19 +218,17 @@ async def test_intervals_that_python_cannot_hold_are_shown(events: Engine, drive
     assert most["totals"] == [{"max(span)": "infinity", "min(span)": "-infinity"}]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
 async def test_rows_inside_of_others_show_what_python_cannot_hold(
-    events: Engine, driver: str
+    desk: _Desk, events: Engine
 ) -> None:
     """And a row that is read for a prompt."""
-    desk = _Desk(events, driver)
     with events.begin() as connection:
         connection.execute(text("insert into calendars (id) values (1)"))
         connection.execute(text("update events set calendar_id = 1"))
 
     told = await desk.call("db_read", table="calendars", columns=["events"])
     assert {row["name"]: _shown(row) for row in told["rows"][0]["events"]} == SHOWN
-    if driver != "asyncpg":
+    if desk.driver != "asyncpg":
         engine = create_engine(desk.url)
         sessions = sessionmaker(engine, class_=RefSession)
         bound = desk.toolset.bind(sessions, registry=desk.registry)
@@ -242,18 +239,15 @@ async def test_rows_inside_of_others_show_what_python_cannot_hold(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("driver", DRIVERS)
-async def test_rows_with_such_values_are_written(events: Engine, driver: str) -> None:
+async def test_rows_with_such_values_are_written(desk: _Desk) -> None:
     """Other columns of them, if a value that Python has is as `expect` says; deleted, too."""
-    desk = _Desk(events, driver)
     await desk.call("db_read", table="events")
     for name, values in SHOWN.items():
         filters = [{"field": "name", "op": "=", "value": name}]
         [row] = (await desk.call("db_read", table="events", filters=filters))["rows"]
         named = {"table": "events", "filters": [{"field": "id", "op": "=", "value": row["id"]}]}
-        other = await desk.call(
-            "db_update", **named, data={"name": "x"}, expect={"day": "9999-12-31"}
-        )
+        expect = {"day": "9999-12-31"}
+        other = await desk.call("db_update", **named, data={"name": "x"}, expect=expect)
         changed = await desk.call("db_update", **named, data={"name": "y"}, expect={"name": name})
 
         assert other["error"]["code"] == "unexpected_row"
@@ -272,23 +266,17 @@ async def test_values_that_python_has_are_attributes_of_instances(events: Engine
     assert "day" not in vars(endless)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-async def test_numbers_in_documents_may_be_too_long_for_python(
-    events: Engine, driver: str
-) -> None:
+async def test_numbers_in_documents_may_be_too_long_for_python(desk: _Desk) -> None:
     """Python refuses integers of more than 4,300 digits."""
-    desk = _Desk(events, driver)
-
     told = await desk.call("db_query", sql=f"select cast('{'9' * 5_000}' as jsonb)")
 
     assert told["error"]["code"] == "invalid_sql"
     assert "no equivalent in Python" in told["error"]["message"]
 
 
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-async def test_a_time_without_a_zone_is_in_utc_for_all_tools(events: Engine, driver: str) -> None:
+@pytest.mark.parametrize("desk", ["psycopg", "psycopg2"], indirect=True)
+async def test_a_time_without_a_zone_is_in_utc_for_all_tools(desk: _Desk) -> None:
     """Whatever the zone of the connection: a day, too, begins at midnight in UTC."""
-    desk = _Desk(events, driver)
     desk.url = desk.url.update_query_dict({"options": "-c timezone=America/New_York"})
     found = []
     for day in ("2026-01-02T01:04:00", "2026-01-02T01:04:01", "2026-01-02", "2026-01-03"):
@@ -297,24 +285,21 @@ async def test_a_time_without_a_zone_is_in_utc_for_all_tools(events: Engine, dri
             {"field": "zoned", "op": "<", "value": "2027-01-01"},
         ]
         read = await desk.call("db_read", table="events", columns=["name"], filters=filters)
-        asked = await desk.call(
-            "db_query",
-            sql=f"select name from events where zoned >= '{day}' and zoned < '2027-01-01'",
-        )
+        sql = f"select name from events where zoned >= '{day}' and zoned < '2027-01-01'"
+        asked = await desk.call("db_query", sql=sql)
         found.append([row["name"] for row in read["rows"]])
         assert found[-1] == [name for (name,) in asked["rows"]]
     assert [len(each) for each in found] == [1, 0, 1, 0]
+
+
+HALF_PAST = dt.datetime(2026, 5, 1, 18, 30, 0, 500_000, dt.UTC)
 
 
 @pytest.mark.parametrize(
     ("type_", "sent", "shown"),
     [
         (Date(), '"2026-05-01"', dt.date(2026, 5, 1)),
-        (
-            DateTime(),
-            '"2026-05-01T18:30:00.5+00:00"',
-            dt.datetime(2026, 5, 1, 18, 30, 0, 500_000, dt.UTC),
-        ),
+        (DateTime(), '"2026-05-01T18:30:00.5+00:00"', HALF_PAST),
         (Time(), '"24:00:00"', "24:00:00"),
         (Date(), None, None),
     ],
@@ -322,3 +307,139 @@ async def test_a_time_without_a_zone_is_in_utc_for_all_tools(events: Engine, dri
 def test_texts_are_read_as_values(type_: Any, sent: str | None, shown: Any) -> None:
     """As Python's where it has one."""
     assert read_exact(type_, sent) == shown
+
+
+# pages
+
+
+class Reading(Base):
+    """Has a column of every kind that has values beyond Python's, or more exact ones."""
+
+    __tablename__ = "readings"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    day: Mapped[Any] = mapped_column(Date, nullable=True)
+    at: Mapped[Any] = mapped_column(DateTime, nullable=True)
+    at_in: Mapped[Any] = mapped_column(DateTime(timezone=True), nullable=True)
+    double: Mapped[Any] = mapped_column(Float, nullable=True)
+    single: Mapped[Any] = mapped_column(REAL, nullable=True)
+    exact: Mapped[Any] = mapped_column(Numeric, nullable=True)
+    rounded: Mapped[Any] = mapped_column(Numeric(asdecimal=False), nullable=True)
+    decimal: Mapped[Any] = mapped_column(Float(asdecimal=True), nullable=True)
+    code: Mapped[Any] = mapped_column(CHAR(3), nullable=True)
+
+
+ENDS = ["-infinity", "0001-01-01", "2026-05-01", "9999-12-31", "infinity"]
+NUMBERS = ["-Infinity", "-1e30", "0.1", "1e30", "Infinity", "NaN", "NaN"]
+NEAR = ["0.12345678901234567890", "0.12345678901234567891", "0.12345678901234567892"]
+
+# column -> what rows have in it, each twice, the last one of them all null
+VALUES: dict[str, list[str]] = {
+    "day": ENDS[1:-1],
+    "at": [*ENDS[1:-1], "9999-12-31 23:59:59.999999"],
+    "at_in": ["0001-01-01 00:00+00", "2026-05-01 00:00+00", "9999-12-31 23:59:59.999999+00"],
+    "double": NUMBERS,
+    "single": NUMBERS,
+    "exact": [*NUMBERS, *NEAR],
+    "rounded": [*NUMBERS, *NEAR],
+    "decimal": ["0.12345678901", "0.12345678902", "0.12345678903"],
+    "code": ["a", "ab", "ab\t", "b"],
+}
+
+
+def filled(engine: Engine, name: str, values: list[str]) -> list[str]:
+    """Fill the table, and return the statement of its order without the direction."""
+    given = ", ".join(f"('{value}')" for value in [*values, *reversed(values)])
+    with engine.begin() as connection:
+        connection.execute(text(f"INSERT INTO readings ({name}) VALUES {given}, (NULL)"))
+    orders = (f"{name} {way} NULLS LAST, id {way}" for way in ("ASC", "DESC"))
+    return [f"SELECT id FROM readings ORDER BY {order}" for order in orders]
+
+
+def asked(name: str, way: str, cursor: str | None) -> dict[str, Any]:
+    """Return the arguments of a read of one row."""
+    order = {"order_by": name, "order_dir": way, "limit": 1, "columns": ["id", name]}
+    return {"table": "readings", **order} | ({"cursor": cursor} if cursor else {})
+
+
+@pytest.fixture
+def readings(tables: Engine) -> Iterator[Engine]:
+    """An empty table."""
+    Base.metadata.create_all(tables)
+    yield tables
+    Base.metadata.drop_all(tables)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_pages_go_beyond_every_value(
+    readings: Engine, session: RefSession, conversation: Conversation, name: str
+) -> None:
+    """Each row is shown once, in the order that the database has it."""
+    statements = filled(readings, name, VALUES[name])
+    toolset = Toolset([Reading])
+    for way, statement in zip(("asc", "desc"), statements, strict=True):
+        shown, cursor, more = list[Any](), None, True
+        while more and len(shown) <= 2 * len(VALUES[name]):
+            answer = toolset.call(session, "db_read", asked(name, way, cursor))
+            assert "error" not in answer, answer
+            shown += [conversation.resolve(row["id"]) for row in answer["rows"]]
+            cursor, more = answer.get("cursor"), answer["more"]
+        with readings.connect() as connection:
+            assert shown == list(connection.scalars(text(statement)))
+
+
+@pytest.mark.parametrize("name", ["day", "at", "at_in"])
+async def test_pages_go_beyond_infinity(
+    readings: Engine, aio: AsyncRefSession, chat: Conversation, name: str
+) -> None:
+    """Whether the driver has it or not."""
+    statement, _ = filled(readings, name, ENDS)
+    toolset = Toolset([Reading])
+    refs, cursor, more = list[str](), None, True
+    while more and len(refs) <= 2 * len(ENDS):
+        answer = await toolset.call_async(aio, "db_read", asked(name, "asc", cursor))
+        refs += [row["id"] for row in answer["rows"]]
+        cursor, more = answer.get("cursor"), answer["more"]
+    keys = await aio.run_sync(lambda _: chat.resolve_all(refs))
+    with readings.connect() as connection:
+        assert keys == list(connection.scalars(text(statement)))
+
+
+# primary keys that are dates
+
+
+class Holiday(Base):
+    """Is identified by its day."""
+
+    __tablename__ = "date_key_holidays"
+
+    day: Mapped[dt.date] = mapped_column(primary_key=True)
+
+
+class Feast(Holiday):
+    """Has the day in a table of its own."""
+
+    __tablename__ = "date_key_feasts"
+
+    day: Mapped[dt.date] = mapped_column(ForeignKey("date_key_holidays.day"), primary_key=True)
+    until: Mapped[dt.date]
+
+
+@pytest.mark.parametrize("columns", [["day"], ["until"], ["day", "until"], None])
+def test_a_read_of_dates_alone(
+    tables: Engine, session: RefSession, columns: list[str] | None
+) -> None:
+    """Python has no infinite date: they are loaded as texts, and the primary key is not."""
+    Base.metadata.create_all(tables)
+    days = [dt.date(2026, 1, 1), dt.date(2026, 12, 24)]
+    with Session(tables) as plain:
+        plain.add_all([Feast(day=day, until=day) for day in days])
+        plain.flush()
+        plain.execute(text("update date_key_feasts set until = 'infinity'"))
+        plain.commit()
+    asked = {"table": "date_key_feasts", "columns": columns, "order_by": "day"}
+    answer = Toolset([Feast]).call(session, "db_read", asked)
+
+    shown = {"day": ["2026-01-01", "2026-12-24"], "until": ["infinity", "infinity"]}
+    for name in columns or ["day", "until"]:
+        assert [row[name] for row in answer["rows"]] == shown[name]

@@ -6,25 +6,18 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from alfred_refs import RefRegistry, RefSession, SetupError
+from alfred_refs import Conversation, RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.call import ExpectMode
 from alfred_refs.tools.labels import LabelMode
-from tests.tools.conftest import MODELS, Call
+from tests.tools.conftest import MODELS, Call, servings
 from tests.tools.models import Cuisine, Dish
+from tests.tools.test_class_rules import Base, Box, Thing
 
-BY_NAME = {"table": "dishes", "columns": ["name"], "order_by": "name"}
-
-
-@pytest.fixture(autouse=True)
-def shown(session: RefSession, dishes: dict[str, uuid.UUID]) -> None:  # noqa: ARG001
-    """Curry is dish_1, Korma dish_2, Soup dish_3; Indian cuisine_1, Thai cuisine_2."""
-    toolset = Toolset(MODELS)
-    toolset.call(session, "db_read", BY_NAME)
-    toolset.call(session, "db_read", {**BY_NAME, "table": "cuisines"})
+pytestmark = pytest.mark.usefixtures("shown")
 
 
 @pytest.fixture
@@ -42,26 +35,14 @@ def test_a_label_beside_a_ref_in_data_is_held_against_the_row(call: Call) -> Non
     """Where rows show it; the ref of another row is refused, and nothing is written."""
     slip = {"name": "Pad Thai", "cuisine_id": "cuisine_1", "_cuisine_id_label": "Thai"}
     error = call("db_create", table="dishes", data=slip)["error"]
-    assert (error["code"], error["ref"], error["actual"]) == (
-        "unexpected_row",
-        "cuisine_1",
-        "Indian",
-    )
+    told = (error["code"], error["ref"], error["actual"])
+    assert told == ("unexpected_row", "cuisine_1", "Indian")
     data = {**slip, "cuisine_id": "cuisine_2"}
     [row] = call("db_create", table="dishes", data=data)["rows"]
-    assert (row["name"], row["cuisine_id"], row["_cuisine_id_label"]) == (
-        "Pad Thai",
-        "cuisine_2",
-        "Thai",
-    )
-    error = call(
-        "db_update",
-        table="dishes",
-        filters=these("=", row["id"]),
-        data={"cuisine_id": "cuisine_1", "_cuisine_id_label": "Thai"},
-        expect="Pad Thai",
-    )["error"]
-    assert error["code"] == "unexpected_row"
+    assert data.items() <= row.items()
+    named = {"table": "dishes", "filters": these("=", row["id"]), "expect": "Pad Thai"}
+    data = {"cuisine_id": "cuisine_1", "_cuisine_id_label": "Thai"}
+    assert call("db_update", **named, data=data)["error"]["code"] == "unexpected_row"
 
 
 def test_a_list_of_refs_has_a_list_of_labels(call: Call) -> None:
@@ -81,27 +62,23 @@ def test_a_list_of_refs_has_a_list_of_labels(call: Call) -> None:
 
 def test_drafts_of_one_name_are_told_apart_by_values(call: Call) -> None:
     """As rows are, whatever names them; rows and other drafts of the name do not count."""
-    for servings in (1, 2):
-        stew = {"name": "Stew", "servings": servings, "cuisine": {"name": f"of {servings}"}}
+    for n in (1, 2):
+        stew = {"name": "Stew", "servings": n, "cuisine": {"name": f"of {n}"}}
         call("db_create", table="dishes", data=stew, draft=True)
     call("db_create", table="dishes", data={"name": "Soup"}, draft=True)
-    save, second = {"table": "dishes", "from_draft": "gen_dish_2"}, these("=", "gen_dish_2")
-    for error in (
-        call("db_create", **save, expect="Stew")["error"],
-        call("db_update", table="dishes", filters=second, data={"code": "x"}, expect="Stew")[
-            "error"
-        ],
-        call(
-            "db_create",
-            table="parts",
-            data={"dish_id": "gen_dish_2", "_dish_id_label": "Stew"},
-            draft=True,
-        )["error"],
+    save = {"table": "dishes", "from_draft": "gen_dish_2"}
+    change = {"table": "dishes", "filters": these("=", "gen_dish_2"), "data": {"code": "x"}}
+    part: dict[str, Any] = {"dish_id": "gen_dish_2", "_dish_id_label": "Stew"}
+    for answer in (
+        call("db_create", **save, expect="Stew"),
+        call("db_update", **change, expect="Stew"),
+        call("db_create", table="parts", data=part, draft=True),
     ):
+        error = answer["error"]
         assert (error["code"], error["refs"]) == ("ambiguous_label", ["gen_dish_2", "gen_dish_1"])
     error = call("db_create", **save, expect={"servings": 1})["error"]
     assert (error["code"], error["ref"], error["actual"]) == ("unexpected_row", "gen_dish_2", 2)
-    part = {"dish_id": "gen_dish_2", "_dish_id_label": {"servings": 2}}
+    part["_dish_id_label"] = {"servings": 2}
     assert call("db_create", table="parts", data=part, draft=True)["count"] == 1
     assert call("db_create", **save, expect={"servings": 2})["count"] == 1
     for _ in range(2):  # a call that is repeated saves nothing, and is not refused
@@ -125,45 +102,28 @@ def test_rows_that_are_shown_can_be_written_back(session: RefSession, labels: La
     assert answer["rows"][0]["parent_id"] == "dish_2"
 
 
+ONE, TWO = these("=", "dish_1"), these("in", ["dish_1", "dish_3"])
+REMOVE = {"edits": [{"action": "remove", "path": [1]}]}
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "labels"),
     [
-        (
-            "db_update",
-            {"filters": these("=", "dish_1"), "data": {"servings": 9}},
-            {"dish_1": "Curry"},
-        ),
-        (
-            "db_delete",
-            {"filters": these("in", ["dish_1", "dish_3"])},
-            {"dish_1": "Curry", "dish_3": "Soup"},
-        ),
-        (
-            "db_create",
-            {"data": [{"name": "Pad Thai", "cuisine_id": "cuisine_2"}]},
-            {"cuisine_2": "Thai"},
-        ),
-        (
-            "db_edit_list",
-            {"row": "dish_2", "list": "tags", "edits": [{"action": "remove", "path": [1]}]},
-            {"dish_2": "Korma"},
-        ),
+        ("db_update", {"filters": ONE, "data": {"servings": 9}}, {"dish_1": "Curry"}),
+        ("db_delete", {"filters": TWO}, {"dish_1": "Curry", "dish_3": "Soup"}),
+        ("db_create", {"data": [{"cuisine_id": "cuisine_2"}]}, {"cuisine_2": "Thai"}),
+        ("db_edit_list", {"row": "dish_2", "list": "tags", **REMOVE}, {"dish_2": "Korma"}),
     ],
 )
 def test_a_toolset_asks_what_rows_are(
-    session: RefSession,
-    call: Call,
-    tool: str,
-    arguments: dict[str, Any],
-    labels: dict[str, str],
+    session: RefSession, call: Call, tool: str, arguments: dict[str, Any], labels: dict[str, str]
 ) -> None:
     """A write that names rows and does not say it is told what they are, and done once it does."""
     error = call(tool, table="dishes", **arguments)["error"]
     field = "_cuisine_id_label" if tool == "db_create" else "expect"
     assert (error["code"], error["labels"]) == ("unconfirmed_ref", labels)
     assert error["fields"] == [field]
-    with Session(session.get_bind()) as plain:
-        assert [each.servings for each in plain.query(Dish).order_by(Dish.name)] == [2, 4, None]
+    assert servings(session) == [2, 4, None]
     said = dict(arguments)
     if field == "expect":
         listed = [*labels.values()]
@@ -218,21 +178,18 @@ def test_a_label_is_enough_where_the_conversation_knows_no_other(
 def test_what_has_no_label_is_not_asked_for(call: Call) -> None:
     """Nor are rows that filters find by something else, nor those that cannot be seen."""
     parts = call("db_read", table="parts", order_by="position")["rows"]
-    answer = call(
-        "db_update", table="parts", filters=these("=", parts[0]["id"]), data={"note": "x"}
-    )
-    assert answer["count"] == 1
+    first = these("=", parts[0]["id"])
+    assert call("db_update", table="parts", filters=first, data={"note": "x"})["count"] == 1
     by_name = [{"field": "name", "op": "=", "value": "Soup"}]
     assert call("db_update", table="dishes", filters=by_name, data={"servings": 1})["count"] == 1
     told = call("db_delete", table="dishes", filters=these("=", "dish_9"))["error"]
     assert told["code"] == "unknown_ref"
 
 
-def test_drafts_are_asked_for_too(session: RefSession, call: Call) -> None:
+def test_drafts_are_asked_for_too(conversation: Conversation, call: Call) -> None:
     """When they are saved, changed or discarded."""
-    assert session.conversation is not None
     for name in ("Dal", "Raita"):
-        session.conversation.draft(Dish, {"name": name})
+        conversation.draft(Dish, {"name": name})
     slip = {"table": "dishes", "from_draft": "gen_dish_2"}
     error = call("db_create", **slip)["error"]
     assert (error["code"], error["labels"]) == ("unconfirmed_ref", {"gen_dish_2": "Raita"})
@@ -299,9 +256,8 @@ def test_labels_may_be_spelt_as_rows_show_them(session: RefSession, call: Call) 
         key = plain.query(Dish.id).filter_by(name="Curry").scalar()
         assert isinstance(key, uuid.UUID)
         plain.add(Dish(name=f"like {key}"))
-    [row] = call(
-        "db_read", table="dishes", filters=[{"field": "name", "op": "ilike", "value": "like%"}]
-    )["rows"]
+    like = {"field": "name", "op": "ilike", "value": "like%"}
+    [row] = call("db_read", table="dishes", filters=[like])["rows"]
     assert row["name"] == "like <dish_1>"
     data = {"parent_id": row["id"], "_parent_id_label": "like <dish_1>"}
     named = {"table": "dishes", "filters": these("=", "dish_3"), "expect": "Soup"}
@@ -315,6 +271,7 @@ def test_rows_that_other_columns_name_are_asked_for_too(call: Call) -> None:
     error = call("db_update", **update)["error"]
     assert (error["code"], error["labels"]) == ("unconfirmed_ref", {"cuisine_1": "Indian"})
     assert error["fields"] == ["expect.cuisine_1"]
+    assert error["message"].endswith("""call again with {"cuisine_1": "Indian"} in 'expect'""")
     error = call("db_update", **update, expect={"cuisine_1": "Thai"})["error"]
     assert (error["code"], error["ref"]) == ("unexpected_row", "cuisine_1")
     error = call("db_update", **update, expect={"cuisine_2": "Thai"})["error"]
@@ -350,29 +307,20 @@ def test_a_row_without_a_label_is_none_that_has_one(session: RefSession, call: C
 
 
 EMPTY: list[Any] = [{}, {"id": "dish_1"}, {"dish_1": {}}, {"dish_1": {"id": "dish_1"}}, [{}], ""]
+UPDATE, IN_PARTS = {"filters": ONE, "data": {"servings": 9}}, {"row": "dish_2", "list": "parts"}
+CUISINE = {"cuisine_id": "cuisine_1"}
 NOTHING: list[tuple[str, dict[str, Any]]] = [
-    ("db_update", {"filters": these("=", "dish_1"), "data": {"servings": 9}, "expect": said})
-    for said in EMPTY
-]
-NOTHING += [
-    ("db_create", {"data": {"cuisine_id": "cuisine_1", "_cuisine_id_label": said}})
-    for said in ({}, {"id": "cuisine_1"}, "")
-]
-NOTHING += [
+    *(("db_update", {**UPDATE, "expect": said}) for said in EMPTY),
+    *(
+        ("db_create", {"data": {**CUISINE, "_cuisine_id_label": said}})
+        for said in ({}, {"id": "cuisine_1"}, "")
+    ),
     ("db_delete", {"filters": these("=", "dish_3"), "expect": {"id": "dish_3"}}),
     ("db_create", {"data": {"alike": ["dish_1"], "_alike_labels": [{}]}}),
-]
-NOTHING += [
-    (
-        "db_edit_list",
-        {
-            "row": "dish_2",
-            "list": "parts",
-            "expect": said,
-            "edits": [{"action": "remove", "path": [1]}],
-        },
-    )
-    for said in ({}, {"id": "dish_2"}, "")
+    *(
+        ("db_edit_list", {**IN_PARTS, **REMOVE, "expect": said})
+        for said in ({}, {"id": "dish_2"}, "")
+    ),
 ]
 
 
@@ -394,62 +342,32 @@ def test_values_may_have_the_ref_too(call: Call) -> None:
     assert call("db_update", **update, expect={**other, "id": "dish_1"})["count"] == 1
 
 
-class Base(DeclarativeBase):
-    """Tables of this module."""
-
-
-class Named(Base):
-    """Belongs to a dish, by position, and has a label."""
-
-    __tablename__ = "named_items"
-    __ref_label__ = "name"
-
-    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
-    board_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("boards.id"))
-    position: Mapped[int]
-    name: Mapped[str]
-
-
-class Board(Base):
-    """Has a list of such rows."""
-
-    __tablename__ = "boards"
-    __ref_label__ = "name"
-
-    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
-    name: Mapped[str]
-    items: Mapped[list[Named]] = relationship(
-        order_by=Named.position, cascade="all, delete-orphan"
-    )
-
-
-def test_an_item_that_is_named_by_its_ref_is_asked_for(
-    tables: Engine, registry: RefRegistry
-) -> None:
+def test_an_item_that_is_named_by_its_ref_is_asked_for(tables: Engine) -> None:
     """As a row is: its ref, refs in it and nothing are no answer; its label or a value is."""
     Base.metadata.create_all(tables)
     with Session(tables) as plain, plain.begin():
-        items = [Named(position=n, name=name) for n, name in enumerate(("rice", "oats"), start=1)]
-        plain.add(Board(name="Pantry", items=items))
-    toolset = Toolset([Board, Named])
-    with RefSession(tables, conversation=registry.conversation("board")) as session:
-        toolset.call(session, "db_read", {"table": "boards"})
-        toolset.call(session, "db_read", {"table": "named_items", "order_by": "position"})
+        things = [Thing(position=n, name=name) for n, name in ((1, "rice"), (2, "oats"))]
+        plain.add(Box("Pantry", None, things=things))
+    toolset = Toolset([Box, Thing])
+    conversation = RefRegistry(tables).conversation("chests")
+    with RefSession(tables, conversation=conversation) as session:
+        toolset.call(session, "db_read", {"table": "chests"})
+        toolset.call(session, "db_read", {"table": "items", "order_by": "position"})
 
         def removed(expect: Any) -> Any:
-            edit = {"action": "remove", "ref": "named_2"} | ({"expect": expect} if expect else {})
-            edit |= {"expect": {}} if expect == {} else {}
-            asked = {"table": "boards", "row": "board_1", "list": "items", "edits": [edit]}
+            edit = {"action": "remove", "ref": "thing_2"}
+            edit |= {} if expect is None else {"expect": expect}
+            asked = {"table": "chests", "row": "box_1", "list": "things", "edits": [edit]}
             with session.begin_nested() as savepoint:
                 answer = toolset.call(session, "db_edit_list", {**asked, "expect": "Pantry"})
                 savepoint.rollback()
             return answer.get("error", answer)
 
         said: Any
-        for said in (None, {}, {"id": "named_2"}):
+        for said in (None, {}, {"id": "thing_2"}):
             error = removed(said)
-            assert (error["code"], error["labels"]) == ("unconfirmed_ref", {"named_2": "oats"})
-        for said in ("named_2", "board_1", "rice", {"name": "rice"}):
+            assert (error["code"], error["labels"]) == ("unconfirmed_ref", {"thing_2": "oats"})
+        for said in ("thing_2", "box_1", "rice", {"name": "rice"}):
             assert removed(said)["code"] == "conflicting_edits", said
         for said in ("oats", {"name": "oats"}, {"position": 2}):
             assert removed(said)["count"] == 1, said
@@ -495,27 +413,12 @@ def test_each_label_of_a_ref_is_held_against_its_row(call: Call) -> None:
     assert call("db_update", **update, expect="Curry")["error"]["code"] == "unexpected_row"
 
 
-def test_values_that_are_expected_of_a_draft_are_compared(session: RefSession, call: Call) -> None:
-    """When it is changed and when it is discarded, with its label or in its place."""
-    assert session.conversation is not None
-    session.conversation.draft(Dish, {"name": "Dal", "servings": 3, "tags": ["hot"]})
-    named = {"table": "dishes", "filters": these("=", "gen_dish_1")}
-    change = {**named, "data": {"servings": 4}}
-    for expect in ({"servings": 4}, {"name": "Dal", "servings": None}, {"tags": ["mild"]}):
-        for tool, asked in (("db_update", change), ("db_delete", named)):
-            error = call(tool, **asked, expect=expect)["error"]
-            assert (error["code"], error["ref"]) == ("unexpected_row", "gen_dish_1"), expect
-    assert call("db_update", **change, expect={"servings": 3})["count"] == 1
-    assert call("db_delete", **named, expect={"servings": 4, "tags": ["hot"]})["count"] == 1
-
-
 @pytest.mark.parametrize("expect", ["required", "optional"])
 def test_a_draft_of_another_entity_is_refused_as_such(
-    session: RefSession, expect: ExpectMode
+    session: RefSession, conversation: Conversation, expect: ExpectMode
 ) -> None:
     """Whatever is said of it, in whichever place: to save it would not help."""
-    assert session.conversation is not None
-    session.conversation.draft(Cuisine, {"name": "Greek"})
+    conversation.draft(Cuisine, {"name": "Greek"})
     toolset, wrong = Toolset(MODELS, expect=expect), "gen_cuisine_1"
     change = {"data": {"servings": 1}}
     edit = {"action": "remove", "path": [1]}
@@ -538,11 +441,10 @@ def test_a_draft_of_another_entity_is_refused_as_such(
 
 
 def test_no_label_is_asked_for_of_a_draft_that_cannot_be_named(
-    session: RefSession, call: Call
+    conversation: Conversation, call: Call
 ) -> None:
     """It is to be saved first; the label would be asked for in vain."""
-    assert session.conversation is not None
-    session.conversation.draft(Dish, {"name": "Dal"})
+    conversation.draft(Dish, {"name": "Dal"})
     data = {"name": "Thali", "parent_id": "gen_dish_1"}
     assert call("db_create", table="dishes", data=data)["error"]["code"] == "draft_ref"
     update = {"table": "dishes", "filters": these("=", "dish_3"), "expect": "Soup"}
@@ -564,21 +466,11 @@ def test_a_wrong_label_of_a_list_s_row_is_refused_however_it_is_edited(
     before = call("db_edit_list", **asked)
     more: dict[str, Any] = {
         "read": {},
-        "preview": {"edits": [{"action": "remove", "path": [1]}], "preview": True},
-        "token": {"edits": [{"action": "remove", "path": [1]}], "token": before["token"]},
-        "edit": {"edits": [{"action": "remove", "path": [1]}]},
+        "preview": {**REMOVE, "preview": True},
+        "token": {**REMOVE, "token": before["token"]},
+        "edit": REMOVE,
     }[how]
     error = call("db_edit_list", **asked, **more, expect="Soup")["error"]
     assert (error["code"], error["ref"], error["actual"]) == ("unexpected_row", "dish_1", "Curry")
     assert call("db_edit_list", **asked)["items"] == before["items"]
     assert "error" not in call("db_edit_list", **asked, **more, expect="Curry")
-
-
-def test_the_message_shows_how_to_confirm_rows_of_other_tables(call: Call) -> None:
-    """The labels by ref are written as `expect` takes them, and that call is done."""
-    by_cuisine = [{"field": "cuisine_id", "op": "=", "value": "cuisine_1"}]
-    asked = {"table": "dishes", "filters": by_cuisine, "data": {"price": "1.00"}}
-    error = call("db_update", **asked)["error"]
-    assert error["message"].endswith("""call again with {"cuisine_1": "Indian"} in 'expect'""")
-    assert error["fields"] == ["expect.cuisine_1"]
-    assert call("db_update", **asked, expect={"cuisine_1": "Indian"})["count"] > 0

@@ -9,12 +9,11 @@ from sqlalchemy import Engine, event, select, text, update
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import AsyncRefSession, Conversation, Ownership, RefRegistry, RefSession
-from alfred_refs.store.memory import MemoryStore
+from alfred_refs import AsyncRefSession, Conversation, Ownership, RefSession
 from alfred_refs.tools import Toolset
 from tests import owned
 from tests.fix_owned import World
-from tests.tools.conftest import Call
+from tests.tools.conftest import Call, anns
 from tests.tools.models import Dish, Part
 
 Named = dict[str, Any]
@@ -123,11 +122,10 @@ def test_the_next_page_begins_after_the_row_as_it_is(
 
 
 def test_drafts_stand_before_rows_as_they_are(
-    session: RefSession, toolset: Toolset, held: Dish
+    session: RefSession, conversation: Conversation, toolset: Toolset, held: Dish
 ) -> None:
     """Which are read anew, where the object would be at hand."""
-    assert session.conversation is not None
-    draft = session.conversation.draft(Dish, {"name": "Ghee"}).ref
+    draft = conversation.draft(Dish, {"name": "Ghee"}).ref
     named = {"field": "id", "op": "in", "value": ["dish_1", draft]}
     asked = {"table": "dishes", "filters": [named], "order_by": "name", "columns": ["name"]}
     rows = toolset.call(session, "db_read", asked)["rows"]
@@ -135,39 +133,32 @@ def test_drafts_stand_before_rows_as_they_are(
     assert ([row["name"] for row in rows], held.id) == (["Ghee", "Dal"], "dish_1")
 
 
-@pytest.fixture
-def shouting(tables: Engine) -> None:
-    """A database that writes names in capitals."""
-    for statement in (
-        """create function shout() returns trigger language plpgsql as
-        'begin new.name := upper(new.name); return new; end'""",
-        """create trigger shout before insert or update on dishes
-        for each row execute function shout()""",
-    ):
-        elsewhere(tables, text(statement))
+SHOUT = """
+create function shout() returns trigger language plpgsql as
+'begin new.name := upper(new.name); return new; end';
+create trigger shout before insert or update on dishes for each row execute function shout()
+"""
 
 
-@pytest.mark.usefixtures("shouting")
 def test_what_was_written_is_shown_as_the_database_has_it(
-    session: RefSession, toolset: Toolset
+    session: RefSession, conversation: Conversation, toolset: Toolset, tables: Engine
 ) -> None:
     """Where a trigger has the last word, it differs from what the objects have."""
+    elsewhere(tables, text(SHOUT))
     new = toolset.call(session, "db_create", {"table": "dishes", "data": {"name": "dal"}})
     data = {"table": "dishes", "filters": KORMA, "data": {"name": "dahl"}}
     changed = toolset.call(session, "db_update", data)
-    assert session.conversation is not None
-    draft = session.conversation.draft(Dish, {"name": "raita"}).ref
+    draft = conversation.draft(Dish, {"name": "raita"}).ref
     saved = toolset.call(session, "db_create", {"table": "dishes", "from_draft": draft})
 
     assert [each["rows"][0]["name"] for each in (new, changed, saved)] == ["DAL", "DAHL", "RAITA"]
 
 
 def test_a_draft_that_was_saved_before_is_answered_with_its_row_as_it_is(
-    session: RefSession, toolset: Toolset, tables: Engine
+    session: RefSession, conversation: Conversation, toolset: Toolset, tables: Engine
 ) -> None:
     """A call that is repeated tells what became of the row meanwhile."""
-    assert session.conversation is not None
-    draft = session.conversation.draft(Dish, {"name": "Raita"}).ref
+    draft = conversation.draft(Dish, {"name": "Raita"}).ref
     toolset.call(session, "db_create", {"table": "dishes", "from_draft": draft})
     held = session.get_one(Dish, draft)
     assert held.name == "Raita"
@@ -216,16 +207,6 @@ async def test_an_asynchronous_session_looks_anew(
         assert read["rows"][0]["name"] == name
 
 
-def _anns(ownership: Ownership, world: World) -> tuple[Named, Toolset]:
-    """Return what makes a session ann's, in a conversation, and a toolset for it."""
-    registry = RefRegistry(store=MemoryStore())
-    conversation = registry.conversation("chat-7", owner=world.users["ann"])
-    conversation.refer(owned.Plan, world.plans["ann"])
-    owner = ownership.of(world.users["ann"])
-    tools = Toolset([owned.Recipe, owned.Plan], owner=ownership)
-    return {"conversation": conversation, "owner": owner}, tools
-
-
 PLAN = [{"field": "id", "op": "=", "value": "plan_1"}]
 OWNED_WRITES: list[tuple[str, Named]] = [("db_update", {"data": {"day": 9}}), ("db_delete", {})]
 
@@ -235,7 +216,8 @@ def test_a_session_with_an_owner_looks_anew(
     owned_engine: Engine, world: World, ownership: Ownership, in_transaction: bool
 ) -> None:
     """Its statements are confined, and the rows are the database's all the same."""
-    given, tools = _anns(ownership, world)
+    tools = Toolset([owned.Recipe, owned.Plan], owner=ownership)
+    given = anns(world, ownership)
     with RefSession(owned_engine, expire_on_commit=False, **given) as session:
         held = session.scalars(select(owned.Plan)).one()
         if not in_transaction:
@@ -256,8 +238,9 @@ async def test_an_asynchronous_session_with_an_owner_looks_anew(
     owned_engine: Engine, world: World, ownership: Ownership, driver: str
 ) -> None:
     """By each driver."""
-    given, tools = _anns(ownership, world)
+    tools = Toolset([owned.Recipe, owned.Plan], owner=ownership)
     engine = create_async_engine(owned_engine.url.set(drivername=f"postgresql+{driver}"))
+    given = anns(world, ownership)
     async with AsyncRefSession(engine, expire_on_commit=False, **given) as session:
         held = (await session.scalars(select(owned.Plan))).one()
         elsewhere(owned_engine, update(owned.Plan).values(day=5))

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Engine, select
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session
 
 from alfred_refs import (
     AsyncRefSession,
@@ -29,7 +29,7 @@ from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import BoundToolset, Ref, ToolError, Toolset
 from tests.fix_owned import World
 from tests.owned import Line as OwnedLine, Plan, Recipe as OwnedRecipe
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, bound
 from tests.tools.models import Cuisine, Dish, Part, Secret, Serving
 
 Told = Callable[..., Any]
@@ -49,22 +49,24 @@ class Guest(BaseModel):
     likes: list[Ref[Dish]] = []
 
 
+def read_all(desk: BoundToolset) -> None:
+    """Read all rows: Curry, Korma and Soup, and their cuisines."""
+    for table in ("dishes", "cuisines", "parts", "servings"):
+        by = "name" if table in ("dishes", "cuisines") else "note"
+        desk.call("chat-7", None, "db_read", {"table": table, "order_by": by})
+
+
 @pytest.fixture
 def desk(tables: Engine) -> BoundToolset:
     """A toolset that is bound."""
-    registry = RefRegistry(store=MemoryStore())
-    return Toolset(MODELS, expect="optional").bind(
-        sessionmaker(tables, class_=RefSession), registry=registry
-    )
+    return bound(Toolset(MODELS, expect="optional"), tables)
 
 
 @pytest.fixture
 def told(desk: BoundToolset, dishes: dict[str, uuid.UUID]) -> Told:
-    """Call a tool, when the rows have been read: Curry, Korma and Soup, and their cuisines."""
+    """Call a tool, when all rows have been read."""
     assert dishes
-    for table in ("dishes", "cuisines", "parts", "servings"):
-        by = "name" if table in ("dishes", "cuisines") else "note"
-        desk.call("chat-7", None, "db_read", {"table": table, "order_by": by})
+    read_all(desk)
 
     def told(tool: str, /, **arguments: Any) -> dict[str, Any]:
         [schema] = [s for s in desk.schemas("json_schema") if s["title"] == tool]
@@ -121,11 +123,8 @@ def test_its_schema_tells_what_a_model_needs(desk: BoundToolset) -> None:
     assert list(schema["properties"]) == ["dish", "others", "size", "json", "guest"]
     assert schema["properties"]["dish"] == ref
     assert schema["properties"]["others"] == {"type": "array", "items": ref}
-    assert schema["properties"]["json"] == {
-        "type": "integer",
-        "minimum": 1,
-        "description": "how many",
-    }
+    many = {"type": "integer", "minimum": 1, "description": "how many"}
+    assert schema["properties"]["json"] == many
     assert schema["required"] == ["dish", "others", "size"]
     assert schema["additionalProperties"] is False
     Draft202012Validator.check_schema(schema)
@@ -138,11 +137,8 @@ def test_its_schema_tells_what_a_model_needs(desk: BoundToolset) -> None:
 def careful(tables: Engine, dishes: dict[str, uuid.UUID]) -> BoundToolset:
     """Tools that write only with labels, in a conversation that has read the rows."""
     assert dishes
-    registry = RefRegistry(store=MemoryStore())
-    desk = Toolset(MODELS).bind(sessionmaker(tables, class_=RefSession), registry=registry)
-    for table in ("dishes", "cuisines", "servings"):
-        by = "note" if table == "servings" else "name"
-        desk.call("chat-7", None, "db_read", {"table": table, "order_by": by})
+    desk = bound(Toolset(MODELS), tables)
+    read_all(desk)
 
     @desk.tool
     def cook(  # noqa: PLR0917
@@ -301,13 +297,12 @@ def test_other_arguments_than_an_object_are_told(desk: BoundToolset, tried: Told
     assert tried(dish="dish_1")
     wrong: list[Any] = [[], "[]", "dish_1", 7]
     for given in wrong:
-        assert desk.call("chat-7", None, "look", given).value["error"]["code"] == (
-            "invalid_arguments"
-        )
+        error = desk.call("chat-7", None, "look", given).value["error"]
+        assert error["code"] == "invalid_arguments"
 
 
 def test_refs_inside_of_others_are_looked_up_together(
-    desk: BoundToolset, told: Told, tables: Engine
+    desk: BoundToolset, told: Told, sent: list[str]
 ) -> None:
     """One statement for each table, however many there are."""
 
@@ -316,15 +311,9 @@ def test_refs_inside_of_others_are_looked_up_together(
         """Invite a guest."""
         return [*guest.likes, to, *by["all"]]
 
-    sent: list[str] = []
-
-    def note(*given: Any) -> None:
-        sent.append(given[2])
-
-    event.listen(tables, "before_cursor_execute", note)
+    sent.clear()
     guest = {"name": "Ann", "likes": ["dish_1", "dish_2"]}
     answer = told("invite", guest=guest, to="dish_3", by={"all": ["cuisine_1", "cuisine_2"]})
-    event.remove(tables, "before_cursor_execute", note)
     assert answer == {"result": ["dish_1", "dish_2", "dish_3", "cuisine_1", "cuisine_2"]}
     assert len([each for each in sent if "FROM" in each]) == 2
     bad = {**guest, "likes": ["dish_1", "dish_9"]}
@@ -360,20 +349,14 @@ def test_a_call_is_one_transaction(desk: BoundToolset, told: Told, tables: Engin
         return found
 
     error = told("rename", dish="dish_1", name="Mud")["error"]
-    assert error == {
-        "code": "bad_name",
-        "message": "nobody eats that; choose another name",
-        "name": "Mud",
-    }
+    message = "nobody eats that; choose another name"
+    assert error == {"code": "bad_name", "message": message, "name": "Mud"}
     with pytest.raises(RuntimeError, match="the kitchen burns"):
         told("rename", dish="dish_1", name="Fire")
     told("rename", dish="dish_2", name="Biryani")
     with Session(tables) as plain:
-        assert sorted(filter(None, plain.scalars(select(Dish.name)))) == [
-            "Biryani",
-            "Curry",
-            "Soup",
-        ]
+        names = sorted(filter(None, plain.scalars(select(Dish.name))))
+    assert names == ["Biryani", "Curry", "Soup"]
 
 
 def test_what_the_database_refuses_is_told(desk: BoundToolset, told: Told) -> None:
@@ -455,9 +438,7 @@ def test_nul_characters_are_refused(tried: Told) -> None:
 @pytest.fixture
 def owned(owned_engine: Engine, world: World, ownership: Ownership) -> Told:
     """Call a tool for ann or bob, who each have refs of all rows."""
-    toolset = Toolset([OwnedRecipe, OwnedLine, Plan], owner=ownership)
-    registry = RefRegistry(store=MemoryStore())
-    desk = toolset.bind(sessionmaker(owned_engine, class_=RefSession), registry=registry)
+    desk = bound(Toolset([OwnedRecipe, OwnedLine, Plan], owner=ownership), owned_engine)
 
     @desk.tool
     def plan(session: RefSession, recipe: Ref[OwnedRecipe]) -> str:

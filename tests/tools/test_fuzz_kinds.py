@@ -141,13 +141,12 @@ LINKED = {"table": "f_labels_of_plans", "rows": LINKS}
 UNLINKED = {"table": "f_labels_of_plans", "deleted": LINKS}
 TASKS = {"table": "plans", "row": "f_plans_1", "list": "tasks", "items": {}}
 READ_ONLY = "that may only be read, or not even that"
-ALONG = {
-    PLAN: None,
-    AUDIT: {"plan_id": None, "text": "a"},
-    TRACE: None,
-    MEMO: None,
-    LINK: None,
-}
+AUDITOR, NO_ADMIN = {"kind": "auditor", "level": 1, "name": "a"}, {"kind": "admin", "level": None}
+REWORDED, BROKEN = {"plan_id": None, "text": "b"}, {"trace_id": None, "text": "a"}
+INSERTED = f"was inserted {READ_ONLY}"
+FOUR_TASKS = {("f_tasks", n): dict[str, Any]() for n in "0123"}
+UNLINKED_SLIP, OF_OTHER = {"plan_id": None}, ("f_labels_of_plans", "0")
+ALONG = {PLAN: None, AUDIT: {"plan_id": None, "text": "a"}, TRACE: None, MEMO: None, LINK: None}
 """What is there once the plan is deleted, but for the seal."""
 
 
@@ -164,29 +163,14 @@ ALONG = {
         ("db_update", ANSWER, {TASK: None}, ["did more than that", "nothing is told: f_tasks"]),
         ("db_create", ANSWER, {MARK: {"text": "b"}}, [f"was changed {READ_ONLY}"]),
         ("db_delete", ANSWER, {MARK: None}, [f"was deleted {READ_ONLY}"]),
-        ("db_create", ANSWER, {("f_audits", "0"): {}}, [f"was inserted {READ_ONLY}"]),
+        ("db_create", ANSWER, {("f_audits", "0"): {}}, [INSERTED]),
         ("db_delete", ANSWER, {ACCOUNT: None}, ["of which nothing is told: f_accounts"]),
-        (
-            "db_create",
-            ANSWER,
-            {("f_tasks", str(n)): {} for n in range(4)},
-            ["more rows than may be written"],
-        ),
+        ("db_create", ANSWER, FOUR_TASKS, ["more rows than may be written"]),
         # a row of a class that is not listed, whose base is
         ("db_delete", {"deleted": ["f_accounts_6"]}, {ADMIN: None}, []),
         ("db_delete", {"deleted": ["f_accounts_6"]}, {}, ["tells what was not done: f_accounts"]),
-        (
-            "db_update",
-            {"rows": ["f_accounts_6"]},
-            {ADMIN: {"kind": "auditor", "level": 1, "name": "a"}},
-            [f"was changed {READ_ONLY}"],
-        ),
-        (
-            "db_create",
-            ANSWER,
-            {("f_accounts", "0"): {"kind": "admin", "level": None}},
-            [f"was inserted {READ_ONLY}"],
-        ),
+        ("db_update", {"rows": ["f_accounts_6"]}, {ADMIN: AUDITOR}, [f"was changed {READ_ONLY}"]),
+        ("db_create", ANSWER, {("f_accounts", "0"): NO_ADMIN}, [INSERTED]),
         # rows of classes that are not listed, as a plan is deleted that they are of
         ("db_delete", GONE, ALONG, []),
         ("db_delete", {**GONE, "unlinked": []}, ALONG, ["nothing is told: f_labels"]),
@@ -194,39 +178,14 @@ ALONG = {
         ("db_delete", {"deleted": [], "unlinked": ["f_labels_13"]}, {}, ["not done: f_labels"]),
         ("db_delete", {**GONE, "notes": "f_audits_7"}, ALONG, ["no model may use: f_audits"]),
         ("db_delete", GONE, {**ALONG, SLIP: None}, [f"was deleted {READ_ONLY}: f_slips"]),
-        (
-            "db_delete",
-            GONE,
-            {**ALONG, SLIP: {"plan_id": None}},
-            [f"was changed {READ_ONLY}: f_slips"],
-        ),
+        ("db_delete", GONE, {**ALONG, SLIP: UNLINKED_SLIP}, [f"was changed {READ_ONLY}: f_slips"]),
         ("db_delete", GONE, {**ALONG, AUDIT: None}, [f"was deleted {READ_ONLY}: f_audits"]),
-        (
-            "db_delete",
-            GONE,
-            {**ALONG, AUDIT: {"plan_id": None, "text": "b"}},
-            [f"was changed {READ_ONLY}: f_audits"],
-        ),
-        (
-            "db_delete",
-            GONE,
-            {**ALONG, SEAL: {"trace_id": None, "text": "a"}},
-            [f"was changed {READ_ONLY}: f_seals"],
-        ),
+        ("db_delete", GONE, {**ALONG, AUDIT: REWORDED}, [f"was changed {READ_ONLY}: f_audits"]),
+        ("db_delete", GONE, {**ALONG, SEAL: BROKEN}, [f"was changed {READ_ONLY}: f_seals"]),
         ("db_update", ANSWER, {MEMO: None}, [f"was deleted {READ_ONLY}: f_memos"]),
         ("db_update", ANSWER, {LINK: None}, [f"was deleted {READ_ONLY}: f_labels_of_plans"]),
-        (
-            "db_create",
-            ANSWER,
-            {OTHER: {"budget": None}, ("f_labels_of_plans", "0"): {"plan_id": "2"}},
-            [],
-        ),
-        (
-            "db_create",
-            ANSWER,
-            {("f_labels_of_plans", "0"): {"plan_id": "1"}},
-            [f"was inserted {READ_ONLY}: f_labels_of_plans"],
-        ),
+        ("db_create", ANSWER, {OTHER: {"budget": None}, OF_OTHER: {"plan_id": "2"}}, []),
+        ("db_create", ANSWER, {OF_OTHER: {"plan_id": "1"}}, [f"{INSERTED}: f_labels_of_plans"]),
         # links by themselves
         ("db_create", LINKED, {NEW_LINK: {"plan_id": "1", "label_id": "13"}}, []),
         ("db_update", LINKED, {NEW_LINK: {"plan_id": "1"}}, ["did more than that: f_labels_of"]),
@@ -254,6 +213,7 @@ def test_what_a_model_may_not_write_is_found(
 
 
 ROWS = {"rows": [{"id": "dish_1"}, {"id": "dish_2"}], "notes": ["a NUL was taken out"]}
+ANSWERED = "a call is answered in which a NUL has changed what is meant"
 SILENT: dict[str, Any] = {"rows": []}
 
 
@@ -266,12 +226,7 @@ SILENT: dict[str, Any] = {"rows": []}
         (ROWS, Spoilt({}), None, []),
         (ROWS, Spoilt({}, same=False), {"dish_1"}, []),
         (SILENT, Spoilt({}), {"dish_1"}, ["a NUL has gone without a word"]),
-        (
-            ROWS,
-            Spoilt({}, refused=True),
-            None,
-            ["a call is answered in which a NUL has changed what is meant"],
-        ),
+        (ROWS, Spoilt({}, refused=True), None, [ANSWERED]),
         ({"error": {}}, Spoilt({}, refused=True), None, []),
     ],
 )

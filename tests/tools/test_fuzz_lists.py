@@ -59,10 +59,8 @@ def found_of(
     answer = {"table": "dishes", "row": row, "list": name, "items": items, **more}
     before = rows(BEFORE, {"d": (1, "d")})
     table = Toolset([Dish, Part, Cuisine]).tables.by_name("dishes")
-    arguments = {"edits": edits}
-    done = Done(
-        "db_edit_list", arguments, table, answer, digests(before), digests(now), before, cut=False
-    )
+    states = (digests(before), digests(now), before)
+    done = Done("db_edit_list", {"edits": edits}, table, answer, *states, cut=False)
     return list(lists.wrongs(done, Judge(conversation, set()), now))
 
 
@@ -71,6 +69,8 @@ ADD = {"action": "add", "path": [9], "data": {"note": "e"}}
 SOUP: Held = {"d": (1, "d")}
 DONE: Held = {"c": (1, "c"), "b": (2, "b")}
 OTHER = "a list is not what the edits come to"
+COLUMNS = "columns are changed that are not of the list"
+ELSEWHERE = "rows are changed that are not of the list"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,10 @@ OTHER = "a list is not what the edits come to"
         (rows({"b": (1, "b"), "c": (2, "c")}, SOUP), [OTHER]),
         (rows(BEFORE, SOUP), [OTHER]),
         (rows({"c": (1, "c"), "b": (3, "b")}, SOUP), ["positions have gaps: [1, 3]"]),
-        (
-            rows({"c": (1, "c"), "b": (2, "x")}, SOUP),
-            ["columns are changed that are not of the list: ['note']"],
-        ),
-        (rows(DONE, {"d": (1, "x")}), ["rows are changed that are not of the list"]),
-        (rows(DONE, {}), ["rows are changed that are not of the list"]),
-        (rows(DONE, SOUP, name="x"), ["rows are changed that are not of the list"]),
+        (rows({"c": (1, "c"), "b": (2, "x")}, SOUP), [f"{COLUMNS}: ['note']"]),
+        (rows(DONE, {"d": (1, "x")}), [ELSEWHERE]),
+        (rows(DONE, {}), [ELSEWHERE]),
+        (rows(DONE, SOUP, name="x"), [ELSEWHERE]),
     ],
 )
 def test_a_list_of_rows_that_is_another_is_found(
@@ -103,7 +100,7 @@ def test_an_array_that_is_another_is_found(conversation: Conversation) -> None:
     assert found_of(conversation, "tags", edits, rows(*parts, ["new", "mild"])) == []
     assert found_of(conversation, "tags", edits, rows(*parts, ["mild", "new"])) == [OTHER]
     wrong = found_of(conversation, "tags", edits, rows(*parts, ["new", "mild"], "x"))
-    assert wrong == ["columns are changed that are not of the list: ['name']"]
+    assert wrong == [f"{COLUMNS}: ['name']"]
     with pytest.raises(UnsureError):
         found_of(conversation, "extra", [{"action": "remove", "path": [1, 1]}], rows(*parts))
 

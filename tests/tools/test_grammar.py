@@ -15,22 +15,12 @@ from alfred_refs.tools.arguments import DbRead, FilterClause
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 from tests.tools.oracle import Filter
-from tests.tools.test_filters import CLAUSES, EACH_TIME, FILTERS, Kitchen, kitchen
+from tests.tools.test_filters import CLAUSES, EACH_TIME, FILTERS, Kitchen, clause, kitchen
 
 __all__ = ["kitchen"]
 
 DRAFT = "gen_dish_1"
 NULLS = ("is_null", "is_not_null")
-
-
-def clause(field: str, op: str, value: Any = None) -> Filter:
-    """Return a filter."""
-    return {"field": field, "op": op, "value": value}
-
-
-def without_value(given: Filter) -> Filter:
-    """Return a clause that says nothing to compare with."""
-    return {name: each for name, each in given.items() if name != "value"}
 
 
 def misshapen(given: Filter) -> list[Filter]:
@@ -52,7 +42,9 @@ def misshapen(given: Filter) -> list[Filter]:
 
 # clauses each of which has one defect, in whatever group they stand
 DEFECTS: st.SearchStrategy[Filter] = st.one_of(
-    CLAUSES.filter(lambda given: given["op"] not in NULLS).map(without_value),
+    CLAUSES.filter(lambda given: given["op"] not in NULLS).map(
+        lambda given: {"field": given["field"], "op": given["op"]}  # nothing to compare with
+    ),
     CLAUSES.flatmap(lambda given: st.sampled_from(misshapen(given))),
     CLAUSES.map(lambda given: {**given, "field": f"{given['field']}.name"}),
     CLAUSES.map(lambda given: {**given, "field": f"{given['field']}x"}),
@@ -70,19 +62,11 @@ DEFECTS: st.SearchStrategy[Filter] = st.one_of(
     ),
     st.builds(clause, st.sampled_from(["id", "parent_id"]), st.just(">"), st.just("dish_1")),
 )
+OF_ROWS = st.sampled_from(["id", "parent_id"])
+NO_ROWS = st.sampled_from(["", DRAFT, "dish_99", "cuisine_1", "dish_1 (Korma)"])
 NOT_ROWS: st.SearchStrategy[Filter] = st.one_of(
-    st.builds(
-        clause,
-        st.sampled_from(["id", "parent_id"]),
-        st.sampled_from(["!=", "neq"]),
-        st.sampled_from(["", DRAFT, "dish_99", "cuisine_1", "dish_1 (Korma)"]),
-    ),
-    st.builds(
-        lambda field, op, more: clause(field, op, ["dish_1", more]),
-        st.sampled_from(["id", "parent_id"]),
-        st.just("not_in"),
-        st.sampled_from(["", DRAFT, "dish_99", "cuisine_1", "dish_1 (Korma)"]),
-    ),
+    st.builds(clause, OF_ROWS, st.sampled_from(["!=", "neq"]), NO_ROWS),
+    st.builds(lambda field, no: clause(field, "not_in", ["dish_1", no]), OF_ROWS, NO_ROWS),
 )
 GROUPS = ("alone", "and", "or", "not", "not or", "twice not")
 
@@ -155,10 +139,7 @@ TOOLS = st.sampled_from(["db_read", "db_update", "db_delete"])
 
 @EACH_TIME
 @given(
-    tool=TOOLS,
-    wrong=DEFECTS,
-    others=st.lists(FILTERS, max_size=2),
-    group=st.sampled_from(GROUPS),
+    tool=TOOLS, wrong=DEFECTS, others=st.lists(FILTERS, max_size=2), group=st.sampled_from(GROUPS)
 )
 def test_one_defect_refuses_the_call(
     watched: Watched, tool: str, wrong: Filter, others: list[Filter], group: str

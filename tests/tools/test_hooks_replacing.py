@@ -1,21 +1,21 @@
-"""Hooks that put something else in the place of what they were given."""
+"""Hooks that put something else in the place of what they were given, or choose the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from alfred_refs import Conversation, ForeignRowError, Ownership, RefRegistry, RefSession
-from alfred_refs.store.memory import MemoryStore
+from alfred_refs import Conversation, ForeignRowError, Ownership, RefSession, SetupError
 from alfred_refs.tools import Hooks, Reading, Toolset, Writing
 from alfred_refs.tools.arguments import DbRead, FilterClause
 from tests import owned
 from tests.fix_owned import World
-from tests.tools.conftest import MODELS, counted
+from tests.tools.conftest import MODELS, anns, counted
 from tests.tools.models import Dish, Part, Serving
 
 Named = dict[str, Any]
@@ -55,25 +55,18 @@ def names(answer: Named) -> list[str]:
     return [row["name"] for row in answer["rows"]]
 
 
-def test_a_new_row_is_what_the_hook_has_put_in_its_place(
+def test_rows_that_a_hook_adds_and_takes_out_are_those_that_are_made(
     session: RefSession, tables: Engine
 ) -> None:
-    """What the model gave is nowhere."""
-    answer = called(session, shout, "db_create", data=[{"name": "dal"}, {"name": "raita"}])
-
-    assert names(answer) == ["DAL", "RAITA"]
-    with Session(tables) as plain:
-        assert {*plain.scalars(select(Dish.name))} == {"DAL", "RAITA"}
-
-
-def test_rows_that_a_hook_adds_and_takes_out_are_those_that_are_made(session: RefSession) -> None:
-    """Where they are of no drafts, there may be as many as it likes."""
+    """Where they are of no drafts, as many as it likes; what it took out is nowhere."""
 
     def add(records: list[Record]) -> None:
         records[:] = [{"name": "first"}, *records[1:], {"name": "last"}]
 
     answer = called(session, add, "db_create", data=[{"name": "dal"}, {"name": "raita"}])
     assert names(answer) == ["first", "raita", "last"]
+    with Session(tables) as plain:
+        assert {*plain.scalars(select(Dish.name))} == {"first", "raita", "last"}
 
 
 def test_records_of_a_hook_are_told_apart_as_those_of_a_model(session: RefSession) -> None:
@@ -83,9 +76,11 @@ def test_records_of_a_hook_are_told_apart_as_those_of_a_model(session: RefSessio
     assert (names(answer), answer["merged"]) == (["DAL"], [[1, 2]])
 
 
-def test_what_a_hook_leaves_must_be_complete(session: RefSession, dishes: Named) -> None:
+def test_what_a_hook_leaves_must_be_complete(
+    session: RefSession, conversation: Conversation, dishes: Named
+) -> None:
     """The records that are there in the end are looked at, and not those that were."""
-    korma = session.conversation.refer(Dish, dishes["Korma"])  # type: ignore[union-attr]
+    korma = conversation.refer(Dish, dishes["Korma"])
     new = {"table": "parts", "data": {"dish_id": korma}}
 
     def empty(records: list[Record]) -> None:
@@ -101,10 +96,10 @@ def test_what_a_hook_leaves_must_be_complete(session: RefSession, dishes: Named)
 
 
 def test_a_change_is_what_the_hook_has_put_in_its_place(
-    session: RefSession, dishes: Named, tables: Engine
+    session: RefSession, conversation: Conversation, dishes: Named, tables: Engine
 ) -> None:
     """With refs in it, as the model gives them, and without what it gave."""
-    cuisine = session.conversation.refer("cuisine", dishes["Thai"])  # type: ignore[union-attr]
+    cuisine = conversation.refer("cuisine", dishes["Thai"])
 
     def otherwise(records: list[Record]) -> None:
         records[0] = {"servings": records[0]["servings"] + 1, "cuisine_id": cuisine}
@@ -142,11 +137,8 @@ def test_a_list_of_its_own_will_do_for_each_verb(session: RefSession) -> None:
 @pytest.fixture
 def drafts(conversation: Conversation) -> list[str]:
     """Three drafts of dishes."""
-    made: list[Named] = [
-        {"name": "dal", "servings": 1},
-        {"name": "raita"},
-        {"name": "naan", "servings": 3},
-    ]
+    dal, naan = {"name": "dal", "servings": 1}, {"name": "naan", "servings": 3}
+    made: list[Named] = [dal, {"name": "raita"}, naan]
     return [conversation.draft(Dish, content).ref for content in made]
 
 
@@ -231,11 +223,8 @@ def by_id(value: Any, op: Any = "=") -> list[FilterClause]:
 def asked(session: RefSession, hook: Hooks, **arguments: Any) -> list[Named]:
     """Return the rows that dishes are asked for with a hook."""
     toolset = Toolset(MODELS, hooks={Dish: [hook]}, expect="optional")
-    answer = counted(
-        toolset, session, "db_read", {"table": "dishes", "columns": ["name"], **arguments}
-    )
-    assert answer["count"] == len(answer["rows"])
-    rows: list[Named] = answer["rows"]
+    given = {"table": "dishes", "columns": ["name"], **arguments}
+    rows: list[Named] = toolset.call(session, "db_read", given)["rows"]
     return rows
 
 
@@ -251,25 +240,22 @@ def test_a_question_of_a_hook_may_name_a_draft(
 
 
 def test_a_draft_that_a_hook_asks_no_more_for_is_not_shown(
-    session: RefSession, drafts: list[str], dishes: Named
+    session: RefSession, conversation: Conversation, drafts: list[str], dishes: Named
 ) -> None:
     """Though the model has named it."""
-    soup = session.conversation.refer(Dish, dishes["Soup"])  # type: ignore[union-attr]
+    soup = conversation.refer(Dish, dishes["Soup"])
     filters = [{"field": "id", "op": "=", "value": drafts[0]}]
 
-    assert asked(session, Asking(filters=by_id(soup)), filters=filters) == [
-        {"id": soup, "name": "Soup"}
-    ]
-    assert asked(session, Asking(filters=by_id(drafts[2])), filters=filters) == [
-        {"id": drafts[2], "name": "naan", "_draft": "pending"}
-    ]
+    naan = {"id": drafts[2], "name": "naan", "_draft": "pending"}
+    for ref, row in ((soup, {"id": soup, "name": "Soup"}), (drafts[2], naan)):
+        assert asked(session, Asking(filters=by_id(ref)), filters=filters) == [row]
 
 
 def test_drafts_of_a_question_of_a_hook_come_first(
-    session: RefSession, drafts: list[str], dishes: Named
+    session: RefSession, conversation: Conversation, drafts: list[str], dishes: Named
 ) -> None:
     """So many as it says."""
-    soup = session.conversation.refer(Dish, dishes["Soup"])  # type: ignore[union-attr]
+    soup = conversation.refer(Dish, dishes["Soup"])
     hook = Asking(filters=by_id([*drafts, soup], "in"), order_by="name", order_dir="desc", limit=3)
     rows = asked(session, hook, order_by="spice")
     assert [row["name"] for row in rows] == ["dal", "raita", "naan"]
@@ -281,9 +267,7 @@ def test_a_question_of_a_hook_is_checked_as_a_models(
     session: RefSession, drafts: list[str]
 ) -> None:
     """A draft that is none is told."""
-    toolset = Toolset(
-        MODELS, hooks={Dish: [Asking(filters=by_id("gen_dish_9"))]}, expect="optional"
-    )
+    toolset = Toolset(MODELS, hooks={Dish: [Asking(filters=by_id("gen_dish_9"))]})
     error = toolset.call(session, "db_read", {"table": "dishes"})["error"]
 
     assert error["code"] == "unknown_draft"
@@ -312,50 +296,35 @@ def test_a_whole_question_may_be_new(session: RefSession, drafts: list[str]) -> 
 @pytest.mark.usefixtures("dishes")
 def test_a_question_of_a_hook_may_name_rows_with_several_key_columns(session: RefSession) -> None:
     """By their refs, which are looked up when the hook is through."""
-    [row] = Toolset(MODELS, expect="optional").call(session, "db_read", {"table": "servings"})[
-        "rows"
-    ]
+    [row] = Toolset(MODELS).call(session, "db_read", {"table": "servings"})["rows"]
     for op, count in (("in", 1), ("not_in", 0)):
         named = FilterClause(field="_ref", op=op, value=[row["_ref"]])
-        toolset = Toolset(MODELS, hooks={Serving: [Asking(filters=[named])]}, expect="optional")
+        toolset = Toolset(MODELS, hooks={Serving: [Asking(filters=[named])]})
         assert toolset.call(session, "db_read", {"table": "servings"})["count"] == count
-
-
-class Adding(Hooks):
-    """Adds a filter to the list in the arguments of a read."""
-
-    def __init__(self, only: FilterClause) -> None:
-        self._only = only
-
-    def before_read(self, read: Reading) -> None:
-        """Add it, without replacing the arguments."""
-        read.arguments.filters.append(self._only)
 
 
 @pytest.mark.usefixtures("dishes")
 def test_a_hook_may_add_a_filter_with_a_ref_in_place(session: RefSession) -> None:
     """The ref is resolved, as in arguments that a hook replaces."""
     [first, *_] = Toolset(MODELS).call(session, "db_read", {"table": "dishes"})["rows"]
-    only = FilterClause(field="id", op="=", value=first["id"])
-    toolset = Toolset(MODELS, hooks={Dish: [Adding(only)]})
-    for more in ({"columns": ["name"]}, {"columns": ["count(*)"]}):
-        answer = toolset.call(session, "db_read", {"table": "dishes", "filters": [], **more})
-        rows = answer.get("rows") or answer["totals"]
-        assert len(rows) == 1
-        assert rows[0].get("count(*)", 1) == 1
+
+    class Adding(Hooks):
+        def before_read(self, read: Reading) -> None:
+            read.arguments.filters.extend(by_id(first["id"]))
+
+    assert len(asked(session, Adding())) == 1
+    counting = {"table": "dishes", "columns": ["count(*)"]}
+    answer = Toolset(MODELS, hooks={Dish: [Adding()]}).call(session, "db_read", counting)
+    assert answer["totals"] == [{"count(*)": 1}]
 
 
 # Mistakes of hooks in what no model sees
 
 
 @pytest.fixture
-def anns(owned_engine: Engine, world: World, ownership: Ownership) -> RefSession:
+def ann(owned_engine: Engine, world: World, ownership: Ownership) -> RefSession:
     """A session of ann's."""
-    registry = RefRegistry(store=MemoryStore())
-    conversation = registry.conversation("chat-7", owner=world.users["ann"])
-    conversation.refer(owned.Plan, world.plans["ann"])
-    owner = ownership.of(world.users["ann"])
-    return RefSession(owned_engine, conversation=conversation, owner=owner)
+    return RefSession(owned_engine, **anns(world, ownership))
 
 
 PLAN = [{"field": "id", "op": "=", "value": "plan_1"}]
@@ -376,51 +345,45 @@ def giving(name: str, value: Any) -> Replacing:
 
 @pytest.mark.parametrize(("tool", "arguments"), PLANS)
 def test_a_hooks_mistake_in_the_owners_column_is_raised(
-    anns: RefSession, world: World, ownership: Ownership, tool: str, arguments: Named
+    ann: RefSession, world: World, ownership: Ownership, tool: str, arguments: Named
 ) -> None:
     """The model does not know of it, and could not put it right."""
     hooks = {owned.Plan: [giving("user_id", world.users["bob"])]}
     toolset = Toolset([owned.Recipe, owned.Plan], owner=ownership, hooks=hooks, expect="optional")
-    with anns, pytest.raises(ForeignRowError, match="user_id"):
-        counted(toolset, anns, tool, arguments)
+    with ann, pytest.raises(ForeignRowError, match="user_id"):
+        counted(toolset, ann, tool, arguments)
 
 
 @pytest.mark.parametrize(("tool", "arguments"), PLANS)
 def test_a_hooks_mistake_in_a_hidden_reference_is_raised(
-    anns: RefSession, world: World, ownership: Ownership, tool: str, arguments: Named
+    ann: RefSession, world: World, ownership: Ownership, tool: str, arguments: Named
 ) -> None:
     """One in a column that the model sees is told: it may be what the model gave."""
     hooks = {owned.Plan: [giving("recipe_id", world.recipes["bob"])]}
-    for hidden in ([], [owned.Plan.recipe_id, owned.Plan.recipe]):
-        toolset = Toolset(
-            [owned.Recipe, owned.Plan],
-            owner=ownership,
-            hooks=hooks,
-            hidden=hidden,
-            expect="optional",
-        )
-        with anns:
-            if hidden:
-                with pytest.raises(ForeignRowError, match=r"Plan\.recipe_id"):
-                    counted(toolset, anns, tool, arguments)
-            else:
-                error = counted(toolset, anns, tool, arguments)["error"]
-                assert (error["code"], error["column"]) == ("foreign_row", "recipe_id")
+    models = [owned.Recipe, owned.Plan]
+    hidden = [owned.Plan.recipe_id, owned.Plan.recipe]
+    toolset = Toolset(models, owner=ownership, hooks=hooks, expect="optional")
+    hiding = Toolset(models, owner=ownership, hooks=hooks, hidden=hidden, expect="optional")
+    with ann:
+        error = counted(toolset, ann, tool, arguments)["error"]
+        assert (error["code"], error["column"]) == ("foreign_row", "recipe_id")
+    with ann, pytest.raises(ForeignRowError, match=r"Plan\.recipe_id"):
+        counted(hiding, ann, tool, arguments)
 
 
 def test_a_draft_of_the_programs_with_an_owner_of_its_own_is_not_told(
-    anns: RefSession, world: World, ownership: Ownership, plainly: Callable[[Any], list[Any]]
+    ann: RefSession, world: World, ownership: Ownership, plainly: Callable[[Any], list[Any]]
 ) -> None:
     """A hook that stamps the rows of drafts wrongly is found, and nothing is saved."""
-    assert anns.conversation is not None
-    draft = anns.conversation.draft(owned.Recipe, {"name": "Soup"}).ref
+    assert ann.conversation is not None
+    draft = ann.conversation.draft(owned.Recipe, {"name": "Soup"}).ref
     hooks = {owned.Recipe: [giving("user_id", world.users["bob"])]}
     toolset = Toolset([owned.Recipe], owner=ownership, hooks=hooks, expect="optional")
-    with anns, pytest.raises(ForeignRowError, match=r"Recipe\.user_id"):
-        toolset.call(anns, "db_create", {"table": "recipes", "from_draft": draft})
+    with ann, pytest.raises(ForeignRowError, match=r"Recipe\.user_id"):
+        toolset.call(ann, "db_create", {"table": "recipes", "from_draft": draft})
 
     assert plainly(select(owned.Recipe.name).filter_by(name="Soup")) == []
-    assert [each.ref for each in anns.conversation.drafts()] == [draft]
+    assert [each.ref for each in ann.conversation.drafts()] == [draft]
 
 
 class Noting(Hooks):
@@ -448,7 +411,103 @@ def test_hooks_of_nested_rows_note_once(session: RefSession) -> None:
     answer = toolset.call(session, "db_create", {"table": "dishes", "data": data})
 
     assert sorted(answer["notes"]) == ["parts are archived", "parts were counted"]
-    assert [(row["id"], row["note"]) for row in hooks.rows] == [
-        ("part_1", "rice"),
-        ("part_2", "beans"),
-    ]
+    seen = [(row["id"], row["note"]) for row in hooks.rows]
+    assert seen == [("part_1", "rice"), ("part_2", "beans")]
+
+
+# Rows that a hook chooses: a search of the application's own, in its order
+
+
+NEAR = {"field": "_semantic", "op": "similar", "value": "something warm"}
+
+
+class Given(Hooks):
+    """Answer any search by the same rows."""
+
+    def __init__(self, keys: Sequence[Any]) -> None:
+        self._keys = keys
+
+    def before_read(self, read: Reading) -> None:
+        """Give their keys."""
+        read.keys = self._keys
+
+
+def _read(session: RefSession, keys: Sequence[Any], **arguments: Any) -> dict[str, Any]:
+    toolset = Toolset([Dish], hooks={Dish: [Given(keys)]})
+    return toolset.call(session, "db_read", {"table": "dishes", "columns": ["name"], **arguments})
+
+
+def test_keys_and_refs_are_read_in_the_order_given(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """A row that is given by both is read once, where it comes first."""
+    korma = session.scalars(select(Dish.id).where(Dish.name == "Korma")).one()
+    keys = [dishes["Soup"], korma, dishes["Curry"], dishes["Korma"]]
+    assert names(_read(session, keys)) == ["Soup", "Korma", "Curry"]
+
+
+def test_filters_hold_beside_keys(session: RefSession, dishes: dict[str, uuid.UUID]) -> None:
+    """What a hook gives must be what the model asks for too."""
+    hot = {"field": "tags", "op": "contains", "value": ["hot"]}
+    keys = [dishes["Soup"], dishes["Korma"], dishes["Curry"]]
+    assert names(_read(session, keys, filters=[NEAR, hot])) == ["Korma", "Curry"]
+
+
+def test_the_next_page_goes_on_in_the_same_order(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """Page by page, each row comes once, and the last page says that it is."""
+    keys = [dishes[name] for name in ("Soup", "Korma", "Curry")]
+    first = _read(session, keys, filters=[NEAR], limit=2)
+    second = _read(session, keys, filters=[NEAR], limit=2, cursor=first["cursor"])
+    assert (names(first), names(second)) == (["Soup", "Korma"], ["Curry"])
+    assert (first["more"], second["more"]) == (True, False)
+
+
+def test_what_is_not_shown_gets_no_ref(
+    session: RefSession, conversation: Conversation, dishes: dict[str, uuid.UUID]
+) -> None:
+    """Of many rows that are near, the model knows those that it has seen, by number and label."""
+    _read(session, [dishes[name] for name in ("Soup", "Korma", "Curry")], limit=1)
+    known = {entry.ref: entry.label for entry in conversation.entries()}
+    assert known == {"dish_1": "Soup"}
+
+
+def test_no_keys_are_no_rows(session: RefSession, sent: list[str]) -> None:
+    """Nothing is near: nothing is sent, and nothing is read."""
+    assert _read(session, [], filters=[NEAR])["rows"] == []
+    assert [each for each in sent if "dishes" in each] == []
+
+
+def test_a_key_of_a_row_that_is_gone_is_left_out(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """An index of the application's own may be behind."""
+    assert names(_read(session, [uuid.uuid4(), dishes["Soup"]])) == ["Soup"]
+
+
+def test_a_page_goes_on_after_rows_that_a_hook_has_removed(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """No row is on two pages."""
+
+    class Dropping(Given):
+        def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+            rows[:] = [row for row in rows if row["name"] != "Soup"]
+
+    keys = [dishes[name] for name in ("Soup", "Korma", "Curry")]
+    toolset = Toolset([Dish], hooks={Dish: [Dropping(keys)]})
+    asked = {"table": "dishes", "columns": ["name"], "filters": [NEAR], "limit": 2}
+    first = toolset.call(session, "db_read", asked)
+    second = toolset.call(session, "db_read", {**asked, "cursor": first["cursor"]})
+    assert (names(first), names(second)) == (["Korma"], ["Curry"])
+
+
+@pytest.mark.parametrize("columns", [None, ["count(*)"], ["place", "count(*)"]])
+def test_rows_with_several_key_columns_have_no_keys(
+    session: RefSession, columns: list[str] | None
+) -> None:
+    """Rows, totals and groups."""
+    toolset = Toolset([Serving], hooks={Serving: [Given([uuid.uuid4()])]})
+    with pytest.raises(SetupError, match="whose rows have several key columns"):
+        toolset.call(session, "db_read", {"table": Serving.__tablename__, "columns": columns})

@@ -11,6 +11,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset, Writing, cascades as reach
 from alfred_refs.tools.hooks import Hooks
+from tests.tools.families import delete
 
 
 class Base(DeclarativeBase):
@@ -44,7 +45,7 @@ class Tag(Base):
     __ref_name__ = "tag"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
+    note: Mapped[str]
 
     meals: Mapped[list[Meal]] = relationship(secondary=tagged, back_populates="tags")
 
@@ -55,7 +56,7 @@ class Meal(Base):
     __tablename__ = "meals"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
+    note: Mapped[str]
     menu_id: Mapped[int | None] = mapped_column(ForeignKey("menus.id", ondelete="CASCADE"))
 
     tags: Mapped[list[Tag]] = relationship(secondary=tagged, back_populates="meals")
@@ -79,7 +80,7 @@ class Chef(Base):
     __tablename__ = "chefs"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
+    note: Mapped[str]
 
     meals: Mapped[list[Meal]] = relationship(secondary=cooked)
 
@@ -90,7 +91,7 @@ class Menu(Base):
     __tablename__ = "menus"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
+    note: Mapped[str]
 
 
 class Drink(Base):
@@ -101,7 +102,7 @@ class Drink(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    name: Mapped[str]
+    note: Mapped[str]
 
     tags: Mapped[list[Tag]] = relationship(secondary="labelled")
 
@@ -128,23 +129,16 @@ def kitchen(tables: Engine) -> Engine:
     """Two meals of one menu with three tags, like each other and a third, and known by a cook."""
     Base.metadata.create_all(tables)
     with Session(tables) as plain:
-        menu = Menu(id=1, name="menu")
+        menu = Menu(id=1, note="menu")
         plain.add(menu)
         plain.flush()
-        red, hot, new = (Tag(id=n, name=f"tag {n}") for n in (1, 2, 3))
-        soup = Meal(id=1, name="soup", menu_id=1, tags=[red, hot])
-        stew = Meal(id=2, name="stew", menu_id=1, tags=[hot, new], alike=[soup])
-        cake = Meal(id=3, name="cake", alike=[stew])
-        plain.add_all([soup, stew, cake, Chef(id=1, name="chef", meals=[soup])])
+        red, hot, new = (Tag(id=n, note=f"tag {n}") for n in (1, 2, 3))
+        soup = Meal(id=1, note="soup", menu_id=1, tags=[red, hot])
+        stew = Meal(id=2, note="stew", menu_id=1, tags=[hot, new], alike=[soup])
+        cake = Meal(id=3, note="cake", alike=[stew])
+        plain.add_all([soup, stew, cake, Chef(id=1, note="chef", meals=[soup])])
         plain.commit()
     return tables
-
-
-def delete(session: RefSession, toolset: Toolset, model: type[Any], name: str) -> dict[str, Any]:
-    """Delete rows by their name."""
-    filters = [{"field": "name", "op": "=", "value": name}]
-    asked = {"table": model.__tablename__, "filters": filters, "expect": {"count": 1}}
-    return toolset.call(session, "db_delete", asked)
 
 
 def told(session: RefSession, answer: dict[str, Any]) -> dict[str, set[str]]:
@@ -159,18 +153,14 @@ def told(session: RefSession, answer: dict[str, Any]) -> dict[str, set[str]]:
     return {field: {refs[ref] for ref in answer[field]} for field in fields if field in answer}
 
 
+OF_MENU = {
+    "deleted_with": {"meals 1", "meals 2"},
+    "unlinked": {"tags 1", "tags 2", "tags 3", "chefs 1"},
+}
 CASES: list[tuple[list[type[Any]], type[Any], str, dict[str, set[str]]]] = [
     (ALL, Meal, "soup", {"unlinked": {"tags 1", "tags 2", "meals 2", "chefs 1"}}),
     (ALL, Tag, "tag 2", {"unlinked": {"meals 1", "meals 2"}}),
-    (
-        ALL,
-        Menu,
-        "menu",
-        {
-            "deleted_with": {"meals 1", "meals 2"},
-            "unlinked": {"tags 1", "tags 2", "tags 3", "chefs 1"},
-        },
-    ),
+    (ALL, Menu, "menu", OF_MENU),
     ([Meal], Meal, "soup", {"unlinked": {"meals 2"}}),
     ([Menu, Tag], Tag, "tag 1", {}),
 ]
@@ -181,12 +171,12 @@ def test_what_is_unlinked_by_way_of_a_table_is_told(
     kitchen: Engine, session: RefSession, case: tuple[Any, ...]
 ) -> None:
     """From both ends, of what goes along too; no row of a class that the model may not use."""
-    models, model, name, expected = case
+    models, model, note, expected = case
     if model is Menu:  # nobody says that those links go, and they keep their rows
         with Session(kitchen) as plain:
             plain.execute(likes.delete())
             plain.commit()
-    answer = delete(session, Toolset(models), model, name)
+    answer = delete(session, Toolset(models), model, note)
     assert answer.get("count") == 1, answer
     assert told(session, answer) == expected
 
@@ -201,7 +191,7 @@ def test_all_rows_are_looked_at(
         plain.commit()
     answer = delete(session, Toolset(ALL), Menu, "menu")
 
-    assert told(session, answer) == CASES[2][3]
+    assert told(session, answer) == OF_MENU
 
 
 def test_a_row_of_a_subclass_has_the_links_of_its_base(
@@ -209,7 +199,7 @@ def test_a_row_of_a_subclass_has_the_links_of_its_base(
 ) -> None:
     """Also where the base alone is for the model to use."""
     with Session(kitchen) as plain:
-        plain.add(Wine(name="port", tags=[*plain.scalars(select(Tag).where(Tag.id < 3))]))
+        plain.add(Wine(note="port", tags=[*plain.scalars(select(Tag).where(Tag.id < 3))]))
         plain.commit()
     answer = delete(session, Toolset([Drink, Tag]), Drink, "port")
 
@@ -222,10 +212,7 @@ def test_a_link_is_no_change_of_the_row_at_its_other_end(
     """Which may be read only; its hooks are not asked. What is hidden is not told."""
 
     class Refusing(Hooks):
-        """Is not asked."""
-
         def before_write(self, write: Writing) -> None:
-            """Fail."""
             raise AssertionError(write)
 
     with Session(kitchen) as plain:

@@ -33,7 +33,6 @@ from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
     MappedAsDataclass,
-    Session,
     WriteOnlyMapped,
     mapped_column,
     relationship,
@@ -43,7 +42,7 @@ from alfred_refs import RefPolicy, RefSession, SetupError
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Key, MealPlan, Person, Recipe
-from tests.tools.conftest import Call, counted
+from tests.tools.conftest import Call, by, counted, save
 from tests.tools.models import Dish, Part
 
 
@@ -303,7 +302,7 @@ def test_rows_of_a_subclass_are_made_read_changed_and_deleted(made: MakeCall) ->
     call = made(Person, Cook)
     [row] = call("db_create", table="cooks", data={"stars": 2})["rows"]
     assert (row["id"], row["kind"], row["stars"]) == ("person_1", "cook", 2)
-    this = [{"field": "id", "op": "=", "value": "person_1"}]
+    this = by("id", "person_1")
 
     [row] = call("db_update", table="cooks", filters=this, data={"stars": 3})["rows"]
     assert row["stars"] == 3
@@ -336,7 +335,7 @@ def test_no_half_of_a_row_gets_another_key(made: MakeCall) -> None:
     call = made(Unit, Shop, Stall)
     call("db_create", table="units", data={})
     call("db_create", table="stalls", data={"floor": 1, "city": "Rome"})
-    this = [{"field": "shop_id", "op": "=", "value": "unit_2"}]
+    this = by("shop_id", "unit_2")
 
     assert (
         codes(
@@ -366,7 +365,7 @@ def test_of_which_class_a_row_is_cannot_be_given(made: MakeCall) -> None:
         == ["unknown_column"] * 3
     )
     assert call("db_create", table="guests", data={})["rows"][0]["kind"] == "guest"
-    guests = [{"field": "kind", "op": "=", "value": "guest"}]
+    guests = by("kind", "guest")
     assert call("db_read", table="people", filters=guests)["count"] == 1
 
 
@@ -374,7 +373,7 @@ def test_what_the_mapping_or_the_database_counts_cannot_be_given(made: MakeCall)
     """The version of a row, and numbers that are always generated."""
     call = made(Counted)
     [row] = call("db_create", table="counted", data={"note": "a"})["rows"]
-    this = [{"field": "id", "op": "=", "value": row["id"]}]
+    this = by("id", row["id"])
 
     assert (row["version"], row["number"]) == (1, 1)
     assert (
@@ -391,7 +390,7 @@ def test_what_the_mapping_or_the_database_counts_cannot_be_given(made: MakeCall)
 
 def named(*refs: str) -> list[dict[str, Any]]:
     """Return filters on rows by their refs."""
-    return [{"field": "id", "op": "in", "value": list(refs)}]
+    return by("id", list(refs), "in")
 
 
 @pytest.mark.parametrize("rows", [("node_1",), ("node_2", "node_3")])
@@ -434,7 +433,7 @@ def test_a_row_whose_key_is_a_part_of_others_is_not_deleted(made: MakeCall) -> N
     assert codes(call("db_delete", table="wholes", filters=named("whole_1"))) == [
         "still_referenced"
     ]
-    here = [{"field": "place", "op": "=", "value": 1}]
+    here = by("place", 1)
     assert call("db_delete", table="pieces", filters=here)["deleted"] == ["piece_1"]
     assert call("db_delete", table="wholes", filters=named("whole_1"))["deleted"] == ["whole_1"]
 
@@ -474,7 +473,7 @@ def test_rows_of_what_is_not_loaded_as_a_whole_are_not_shown_inside(made: MakeCa
     refused = call("db_read", table="wholes", columns=["asked"])
     assert refused["error"]["code"] == "unknown_column"
     assert refused["error"]["columns"] == ["id", "pieces"]
-    by_them = [{"field": "asked.place", "op": "=", "value": 1}]
+    by_them = by("asked.place", 1)
     assert call("db_read", table="wholes", filters=by_them)["rows"] == [{"id": "whole_1"}]
 
 
@@ -483,9 +482,7 @@ def test_refs_of_rows_inside_of_others_are_minted_together(
 ) -> None:
     """Though none of their columns has them: one round trip for all."""
     call = made(Whole, Piece)
-    with Session(tables) as plain:
-        plain.add(Whole(pieces=[Piece(place=n) for n in range(5)]))
-        plain.commit()
+    save(tables, Whole(pieces=[Piece(place=n) for n in range(5)]))
 
     [row] = call("db_read", table="wholes", columns=["pieces"])["rows"]
 
@@ -499,7 +496,7 @@ def test_numbers_of_single_precision_are_found_again(made: MakeCall) -> None:
     call("db_create", table="nodes", data=[{"weight": 0.1}, {"weight": 0.1}, {"weight": 0.7}])
 
     for op, value in (("=", 0.1), ("in", [0.1]), ("<", 0.7), ("not_in", [0.7])):
-        light = [{"field": "weight", "op": op, "value": value}]
+        light = by("weight", value, op)
         assert call("db_read", table="nodes", filters=light)["count"] == 2
     asked = {"table": "nodes", "order_by": "weight", "columns": ["weight"], "limit": 1}
     pages = [call("db_read", **asked)]
@@ -533,7 +530,7 @@ def test_rows_that_are_read_with_a_collection_are_named_in_errors(made: MakeCall
     data = {"card_id": "card_1", "leaves": [{}, {}]}
     assert "error" not in call("db_create", table="branches", data=data)
 
-    this = [{"field": "id", "op": "=", "value": "card_1"}]
+    this = by("id", "card_1")
     answer = call("db_delete", table="cards", filters=this)
     assert answer["error"]["code"] == "still_referenced"
     assert answer["error"]["refs"] == ["branch_1"]
@@ -615,15 +612,13 @@ def test_rows_with_a_key_of_any_type_have_refs(
         note: Mapped[str | None]
 
     Plain.metadata.create_all(tables)
-    with Session(tables) as plain:
-        plain.add(Reading(read=value, sensor="a"))
-        plain.commit()
+    save(tables, Reading(read=value, sensor="a"))
     toolset = Toolset([Reading], expect="optional")
     table = {"table": "readings_by_key"}
 
     [row] = toolset.call(session, "db_read", table)["rows"]
     assert (row["_ref"], row["sensor"]) == ("reading_1", "a")
-    this = {**table, "filters": [{"field": "_ref", "op": "=", "value": "reading_1"}]}
+    this = {**table, "filters": by("_ref", "reading_1")}
     assert toolset.call(session, "db_read", this)["rows"] == [row]
     [changed] = toolset.call(session, "db_update", {**this, "data": {"note": "x"}})["rows"]
     assert changed == {**row, "note": "x"}
@@ -692,6 +687,6 @@ def test_types_made_of_others_take_what_these_do(made: MakeCall) -> None:
     ) == ["invalid_value", "invalid_value"]
     [row] = call("db_create", table="paints", data=given)["rows"]
     assert (row["other"], row["short"]) == ("RED", "abc")
-    scarlet = [{"field": "colour", "op": "=", "value": row["colour"]}]
-    short = [{"field": "short", "op": "ilike", "value": "A%"}]
+    scarlet = by("colour", row["colour"])
+    short = by("short", "A%", "ilike")
     assert call("db_read", table="paints", filters=[*scarlet, *short])["count"] == 1

@@ -45,6 +45,16 @@ def asked(field: str, op: str, value: Any = None) -> Filter:
     return {"field": field, "op": op, "value": value}
 
 
+def is_found(kitchen: Kitchen, filter_: Filter, **content: Any) -> bool:
+    """Tell whether the database finds a row with this content."""
+    with kitchen.session.begin() as transaction:
+        kitchen.toolset.call(kitchen.session, "db_create", {"table": "dishes", "data": content})
+        read = {"table": "dishes", "filters": [filter_, asked("code", "is_null")]}
+        rows = kitchen.toolset.call(kitchen.session, "db_read", read)["rows"]
+        transaction.rollback()
+    return bool(rows)
+
+
 @pytest.mark.slow
 @EACH_TIME
 @given(filters=st.lists(FILTERS, min_size=1, max_size=3))
@@ -86,15 +96,7 @@ def test_documents_contain_what_they_contain_in_postgresql(
 ) -> None:
     """The operator `@>`."""
     filter_ = asked("extra", "contains", part)
-    with kitchen.session.begin() as transaction:
-        for tool, more in (
-            ("db_create", {"data": {"extra": document}}),
-            ("db_read", {"filters": [filter_, asked("code", "is_null")]}),
-        ):
-            answer = kitchen.toolset.call(kitchen.session, tool, {"table": "dishes", **more})
-        transaction.rollback()
-
-    assert bool(answer["rows"]) is contains
+    assert is_found(kitchen, filter_, extra=document) is contains
     assert is_met(filter_, extra=document) is contains
 
 
@@ -185,13 +187,7 @@ def test_texts_and_numbers_are_compared_as_in_the_table(
     kitchen: Kitchen, is_met: Met, filter_: Filter, content: dict[str, Any]
 ) -> None:
     """By the rules of the database: for case, order, accents and documents."""
-    with kitchen.session.begin() as transaction:
-        kitchen.toolset.call(kitchen.session, "db_create", {"table": "dishes", "data": content})
-        read = {"table": "dishes", "filters": [filter_, asked("code", "is_null")]}
-        rows = kitchen.toolset.call(kitchen.session, "db_read", read)["rows"]
-        transaction.rollback()
-
-    assert is_met(filter_, **content) is bool(rows)
+    assert is_found(kitchen, filter_, **content) is is_met(filter_, **content)
 
 
 @pytest.mark.parametrize(

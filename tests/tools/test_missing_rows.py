@@ -8,22 +8,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.hooks import Reading, Writing
 from tests.models import Order, OrderLine
 from tests.row_status import hiding, status_of
-from tests.tools.conftest import MODELS, Call
+from tests.tools.conftest import MODELS, Call, by, save
 from tests.tools.models import Dish
 
 Named = dict[str, uuid.UUID]
-
-
-def by(field: str, value: Any, op: str = "=") -> list[dict[str, Any]]:
-    """Return one filter."""
-    return [{"field": field, "op": op, "value": value}]
 
 
 def refs_of(call: Call) -> dict[str, str]:
@@ -183,11 +178,7 @@ def test_what_the_program_has_not_committed_is_not_recorded(
 
 def test_a_row_of_several_keys_that_went_says_so(session: RefSession, tables: Engine) -> None:
     """Its ref is in `_ref`."""
-    with Session(tables) as plain:
-        plain.add(Order(id=1, number=1))
-        plain.flush()
-        plain.add_all(OrderLine(order_id=1, position=n) for n in (1, 2))
-        plain.commit()
+    save(tables, Order(id=1, number=1), *(OrderLine(order_id=1, position=n) for n in (1, 2)))
     toolset = Toolset([Order, OrderLine])
     rows = toolset.call(session, "db_read", {"table": "order_lines"})["rows"]
     with tables.begin() as connection:
@@ -204,8 +195,6 @@ def test_a_row_that_came_back_is_shown(call: Call, dishes: Named, tables: Engine
     refs = refs_of(call)
     delete(tables, dishes["Soup"])
     assert "error" in call("db_read", table="dishes", filters=by("id", refs["Soup"]))
-    with Session(tables) as plain:
-        plain.add(Dish(id=dishes["Soup"], name="Soup"))
-        plain.commit()
+    save(tables, Dish(id=dishes["Soup"], name="Soup"))
     assert refs_of(call) == refs
     assert call("db_read", table="dishes", filters=by("id", refs["Soup"]))["count"] == 1

@@ -18,6 +18,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
+from tests.tools.conftest import by
 from tests.tools.models import Dish, Part
 
 Content = dict[str, Any]
@@ -146,10 +147,7 @@ CONTRADICTIONS: list[tuple[list[Content], list[str]]] = [
         [{"screws": ["screw_1"]}, {"screws": ["screw_1"]}],
         ["'gen_chest_1.screws'", "'gen_chest_2.screws'"],
     ),
-    (
-        [{"lock": "lock_1"}, {"lock": "lock_1"}],
-        ["'gen_chest_1.lock'", "'gen_chest_2.lock'"],
-    ),
+    ([{"lock": "lock_1"}, {"lock": "lock_1"}], ["'gen_chest_1.lock'", "'gen_chest_2.lock'"]),
     (
         [{"screws": ["screw_1"], "parts": [{"screws": ["screw_1"]}]}],
         ["'gen_chest_1.screws'", "'gen_chest_1.parts.1.screws'"],
@@ -241,7 +239,7 @@ def test_a_reference_is_not_said_in_two_ways(
     data = {"chest": chest, "chest_id": chest_id}
     ref = conversation.draft(Knob, {}).ref
     stored = conversation.draft(Knob, data).ref
-    one = [{"field": "id", "op": "=", "value": ref}]
+    one = by("id", ref)
 
     answers = [
         toolset.call(session, "db_update", {"table": "knobs", "filters": one, "data": data}),
@@ -298,7 +296,7 @@ def test_no_row_is_the_same_however_it_is_said(
 ) -> None:
     """By a relationship and in its column: null, or an empty text for a ref."""
     ref = conversation.draft(Dish, {"cuisine_id": None}).ref
-    filters = [{"field": "id", "op": "=", "value": ref}]
+    filters = by("id", ref)
     answer = toolset.call(
         session, "db_update", {"table": "dishes", "filters": filters, "data": data}
     )

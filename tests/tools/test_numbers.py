@@ -27,6 +27,7 @@ from alfred_refs.context import Context
 from alfred_refs.integrations.mcp import server_of
 from alfred_refs.tools import BoundToolset, Toolset
 from alfred_refs.tools.serialization import MAX_INTEGER, is_integer_text, is_plain, restore
+from tests.tools.conftest import by, save
 
 BIG = MAX_INTEGER + 1
 """The least integer that is no exact float."""
@@ -126,7 +127,7 @@ def desk(accounts: Engine) -> Desk:
 COLUMNS = ["serial", "serials", "document"]
 
 
-ONLY = [{"field": "id", "op": "=", "value": "account_1"}]
+ONLY = by("id", "account_1")
 DOCUMENT = {"n": SHOWN, "list": [SHOWN, 1], "text": SHOWN}
 
 
@@ -361,10 +362,8 @@ def test_numbers_are_not_taken_for_keys(long: Desk) -> None:
 @pytest.mark.parametrize("number", LONG)
 def test_long_numbers_are_taken_as_they_are_shown(long: Desk, number: str) -> None:
     """In filters, data, `expect` and drafts."""
-    [row] = long(
-        "db_read", table="accounts", filters=[{"field": "wei", "op": "=", "value": number}]
-    )["rows"]
-    only = [{"field": "id", "op": "=", "value": row["id"]}]
+    [row] = long("db_read", table="accounts", filters=by("wei", number))["rows"]
+    only = by("id", row["id"])
     changed = long(
         "db_update",
         table="accounts",
@@ -397,9 +396,7 @@ def test_digits_in_a_text_are_covered_if_a_row_has_them_as_its_key(accounts: Eng
 def test_sql_shows_a_text_that_is_a_key_as_its_mark(desk: Desk) -> None:
     """As `db_read` does; a number of as many digits is shown."""
     key = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
-    with Session(desk.engine) as plain:
-        plain.add_all([Account(id=1, name=str(key)), Account(id=2, name=LONG[0])])
-        plain.commit()
+    save(desk.engine, Account(id=1, name=str(key)), Account(id=2, name=LONG[0]))
 
     asked = "select name, upper(name) from accounts where serial is null order by name desc"
     rows = desk("db_query", sql=asked)["rows"]

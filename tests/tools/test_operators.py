@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import enum
 import itertools
 import json
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, get_args
 
@@ -40,21 +39,13 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
-from alfred_refs import AsyncRefSession, Conversation, DraftContentError, RefRegistry, RefSession
+from alfred_refs import AsyncRefSession, Conversation, DraftContentError, RefSession
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.arguments import Operator
-from tests.fix_session import TravelLog
-
-
-class Course(enum.Enum):
-    """When a dish is eaten."""
-
-    STARTER = "starter"
-    MAIN = "main"
+from tests.tools.models import Course
 
 
 class Word(UserDefinedType[str]):
@@ -205,15 +196,15 @@ VALUES: list[Any] = [
 OPERATORS = [each for each in get_args(Operator) if each != "similar"]
 
 
-def asked() -> list[Any]:
-    """Return one filter of each operator and value."""
-    lists = [[each] for each in VALUES] + [[["a"]], ["a", None], [1, 2], ["a", "b"]]
-    listed = itertools.product(["=", "!=", "in", "not_in", "contains"], lists)
-    pairs = [*itertools.product(OPERATORS, [*VALUES, ["a"]]), *listed]
-    return [{"field": "value", "op": op, "value": value} for op, value in pairs]
-
-
-ASKED = asked()
+LISTS = [*([each] for each in VALUES), [["a"]], ["a", None], [1, 2], ["a", "b"]]
+# one filter of each operator and value
+ASKED = [
+    {"field": "value", "op": op, "value": value}
+    for op, value in [
+        *itertools.product(OPERATORS, [*VALUES, ["a"]]),
+        *itertools.product(["=", "!=", "in", "not_in", "contains"], LISTS),
+    ]
+]
 
 
 def sample(name: str, answered: Collection[str], operators: Sequence[str]) -> Iterator[Any]:
@@ -254,16 +245,6 @@ def thing(tables: Engine, name: str) -> Iterator[type[Any]]:
             connection.execute(thing.__table__.insert().values(**row))
     yield thing
     thing.metadata.drop_all(tables)
-
-
-@pytest.fixture(params=["psycopg", "asyncpg"])
-async def aio(request: pytest.FixtureRequest, tables: Engine) -> AsyncIterator[AsyncRefSession]:
-    """A session in a conversation, with each driver that binds values by type."""
-    engine = create_async_engine(tables.url.set(drivername=f"postgresql+{request.param}"))
-    registry = RefRegistry(store=TravelLog(engine.sync_engine))
-    async with AsyncRefSession(engine, conversation=registry.conversation("chat-7")) as session:
-        yield session
-    await engine.dispose()
 
 
 # of `MONEY`, which SQLAlchemy 2.1 does not know to be comparable

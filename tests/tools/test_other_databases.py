@@ -21,6 +21,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import BoundToolset, Toolset
+from tests.tools.conftest import by
 
 
 class Base(DeclarativeBase):
@@ -113,7 +114,7 @@ def test_a_person_decides_there_too(desk: BoundToolset) -> None:
     """A call is planned and approved; it cannot be undone, because values are not read back."""
     tools = Toolset([Note], consent={Note: ["delete"]}, expect="optional")
     careful = tools.bind(desk.sessions, registry=desk.registry, journal=True)
-    only = {"filters": [{"field": "name", "op": "=", "value": "full"}], "expect": {"count": 1}}
+    only = {"filters": by("name", "full"), "expect": {"count": 1}}
 
     assert careful.call("chat-7", None, "db_delete", {"table": "notes", **only}).pending == 1
     [waiting] = careful.approvals("chat-7")

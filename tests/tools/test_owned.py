@@ -31,7 +31,7 @@ from tests.owned import (
     Shelf,
     User,
 )
-from tests.tools.conftest import counted
+from tests.tools.conftest import by, counted, save
 from tests.tools.test_filters import EACH_TIME
 
 MODELS = [Recipe, Line, Remark, Plan, Ingredient, User, Dog, Shelf]
@@ -144,10 +144,8 @@ def test_links_are_written_if_the_owner_may_write_the_end_that_has_them(
         answer = told("db_delete", table="recipe_links", filters=link(one, other))
         assert answer.get("count") == 0 or answer["error"]["code"] == "foreign_row"
     everything = [{"field": "from_id", "op": "is_not_null"}]
-    error = tools.call(anns, "db_delete", {"table": "recipe_links", "filters": everything})[
-        "error"
-    ]
-    assert error["count"] == 1
+    asked = {"table": "recipe_links", "filters": everything}
+    assert tools.call(anns, "db_delete", asked)["error"]["count"] == 1
     assert links() == before
     mine = link(seen["ann"], seen["all"])
     assert told("db_delete", table="recipe_links", filters=mine)["count"] == 1
@@ -215,16 +213,10 @@ def test_the_owner_is_neither_seen_nor_named(told: Told, tools: Toolset) -> None
     for tool, arguments in (
         ("db_read", {"columns": ["user_id"]}),
         ("db_read", {"filters": [{"field": "user_id", "op": "is_null"}]}),
-        ("db_read", {"filters": [{"field": "user.name", "op": "=", "value": "bob"}]}),
+        ("db_read", {"filters": by("user.name", "bob")}),
         ("db_read", {"order_by": "user_id"}),
         ("db_create", {"data": {"name": "x", "user_id": "user_1"}}),
-        (
-            "db_update",
-            {
-                "filters": [{"field": "name", "op": "=", "value": "ann"}],
-                "data": {"user_id": None},
-            },
-        ),
+        ("db_update", {"filters": by("name", "ann"), "data": {"user_id": None}}),
     ):
         answer = told(tool, table="recipes", **arguments)
         if "user.name" not in str(arguments):
@@ -246,7 +238,7 @@ def test_of_a_class_that_is_not_listed_no_ref_is_shown_or_taken(
         plain.commit()
     own = ref(anns, User, world.users["ann"])
     line = ref(anns, Line, world.lines["ann"])
-    mine = [{"field": "id", "op": "=", "value": line}]
+    mine = by("id", line)
 
     [row] = tools.call(anns, "db_read", {"table": "lines", "filters": mine})["rows"]
     assert row["text"] == "for <key_1>"
@@ -295,8 +287,8 @@ def test_rows_of_others_are_not_written(
     before = everything(engine, world)
     data = {"data": {"text": "mine now"}} if tool == "db_update" else {}
     shared = ref(anns, Remark, world.remarks["all"])
-    named = [{"field": "id", "op": "=", "value": ref(anns, Remark, world.remarks[whose])}]
-    met = [{"field": "text", "op": "=", "value": whose}]
+    named = by("id", ref(anns, Remark, world.remarks[whose]))
+    met = by("text", whose)
     for filters in (named, met, [{"or": [*named, *met]}]):
         answer = told(tool, table="remarks", filters=filters, **data)
         if whose == "bob":
@@ -323,7 +315,7 @@ def test_rows_of_others_keep_a_row_and_are_not_named(
     told: Told, owned_engine: Engine, world: World
 ) -> None:
     """A row goes with what is the owner's; what is another's refers to it and stays as it is."""
-    mine = [{"field": "name", "op": "=", "value": "ann"}]
+    mine = by("name", "ann")
     with Session(owned_engine) as plain:
         plans = plain.scalars(select(Plan).where(Plan.user_id == world.users["bob"])).all()
         plans[0].recipe_id = world.recipes["ann"]
@@ -332,17 +324,12 @@ def test_rows_of_others_keep_a_row_and_are_not_named(
 
     error = told("db_delete", table="recipes", filters=mine)["error"]
     assert error["code"] == "still_referenced"
-    assert ref_count(error) == {"plans": 1, "remarks": 1}.get(error["referring"], 0)
+    assert len(error["refs"]) == {"plans": 1, "remarks": 1}.get(error["referring"], 0)
     for table in ("plans", "remarks"):
         told("db_delete", table=table, filters=[{"field": "id", "op": "is_not_null"}])
     error = told("db_delete", table="recipes", filters=mine)["error"]
     assert (error["referring"], error["refs"]) == (None, [])
     assert everything(owned_engine, world) == before
-
-
-def ref_count(error: dict[str, Any]) -> int:
-    """Return how many rows an error names."""
-    return len(error["refs"])
 
 
 def test_a_reference_to_what_the_owner_cannot_see_is_refused(
@@ -352,7 +339,7 @@ def test_a_reference_to_what_the_owner_cannot_see_is_refused(
     before = everything(owned_engine, world)
     bobs = ref(anns, Recipe, world.recipes["bob"])
     shared = ref(anns, Recipe, world.recipes["all"])
-    mine = [{"field": "code", "op": "=", "value": "ann"}]
+    mine = by("code", "ann")
     for tool, table, arguments in (
         ("db_create", "plans", {"data": [{"recipe_id": shared}, {"recipe_id": bobs}]}),
         ("db_update", "plans", {"data": {"recipe_id": bobs}, "filters": mine}),
@@ -489,7 +476,7 @@ def test_a_delete_unlinks_what_the_owner_sees(
         ann = world.users["ann"]
         plain.add(Recipe(id=soup, user_id=ann, name="soup", links=others, tags=[salt]))
         plain.commit()
-        filters = [{"field": "name", "op": "=", "value": "soup"}]
+        filters = by("name", "soup")
         error = told("db_delete", table="recipes", filters=filters)["error"]
         assert (error["code"], error["referring"], error["refs"]) == ("still_referenced", None, [])
 
@@ -557,12 +544,8 @@ def test_what_is_somebody_elses_does_not_go_along(
     Tagged.metadata.create_all(owned_engine)
     ownership = Ownership(dict.fromkeys((Tag, Note, Memo), "user_id"))
     ann, key = uuid.uuid4(), uuid.uuid4()
-    with Session(owned_engine) as plain:
-        plain.add(Tag(id=key, user_id=ann))
-        plain.flush()
-        plain.add(other(user_id=uuid.uuid4(), tag_id=key))
-        plain.commit()
-    asked = {"table": "gone_tags", "filters": [{"field": "id", "op": "=", "value": "tag_1"}]}
+    save(owned_engine, Tag(id=key, user_id=ann), other(user_id=uuid.uuid4(), tag_id=key))
+    asked = {"table": "gone_tags", "filters": by("id", "tag_1")}
     registry = RefRegistry(store=MemoryStore())
     with RefSession(
         owned_engine, conversation="chat-7", registry=registry, owner=ownership.of(ann)

@@ -102,12 +102,8 @@ def test_the_page_lists_each_code_once() -> None:
     text = _text("tool-errors").split("## Codes")[1]
     listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
 
-    assert sorted(listed) == sorted(_codes())
-
-
-def _codes() -> set[str]:
-    """Return the codes of all errors: those in the source, and those of bad refs."""
-    return set(_written()) | set(_of_bad_refs())
+    of_bad_refs: Mapping[type[BadRefError], str] = faults._REF_CODES
+    assert sorted(listed) == sorted({*_written(), *of_bad_refs.values()})
 
 
 def _written() -> Iterator[str]:
@@ -117,11 +113,6 @@ def _written() -> Iterator[str]:
             match call:
                 case ast.Call(ast.Name("ToolError"), [ast.Constant(str(code)), *_]):
                     yield code
-
-
-def _of_bad_refs() -> Iterator[str]:
-    of_classes: Mapping[type[BadRefError], str] = faults._REF_CODES
-    yield from of_classes.values()
 
 
 def test_each_code_has_a_function_of_its_name() -> None:

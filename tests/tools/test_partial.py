@@ -27,6 +27,7 @@ from sqlalchemy.orm import (
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.hooks import Writing
+from tests.tools.conftest import by, save
 
 FIRST = "00000000-0000-0000-0000-000000000001"
 
@@ -231,10 +232,10 @@ def test_rows_that_a_relationship_does_not_find_are_told_as_what_they_become(
     table = of.__tablename__
     with HidingSession(engine_of_shops, conversation=conversation) as session:
         [row] = toolset.call(session, "db_read", {"table": table})["rows"]
-        asked = {"table": table, "filters": [{"field": "id", "op": "=", "value": row["id"]}]}
+        asked = {"table": table, "filters": by("id", row["id"])}
         answer = toolset.call(session, "db_delete", asked)
         told = {name: answer.get(name, []) for name in ("deleted_with", "unlinked")}
-        keys = {name: {conversation.resolve(each) for each in told["unlinked"]} for name in told}
+        unlinked = {conversation.resolve(each) for each in told["unlinked"]}
     with Session(engine_of_shops) as plain:
         left = {each.id: each.name for each in plain.scalars(select(other))}
     if len(verbs) == 1:
@@ -243,7 +244,7 @@ def test_rows_that_a_relationship_does_not_find_are_told_as_what_they_become(
         return
     assert len(told["deleted_with"]) == len(told["unlinked"]) == 1
     assert set(left.values()) == {name(each) for each in made} - gone
-    assert keys["unlinked"] == set(left)
+    assert unlinked == set(left)
 
 
 def name(make: Callable[[Any], Any]) -> str:
@@ -260,7 +261,7 @@ def test_where_there_is_room_for_one_row_others_stay(
     toolset = Toolset([Owner, Pass])
     [row] = toolset.call(session, "db_read", {"table": "pass_owners"})["rows"]
     toolset.call(session, "db_read", {"table": "passes"})
-    by_id = [{"field": "id", "op": "=", "value": row["id"]}]
+    by_id = by("id", row["id"])
     answer = toolset.call(session, "db_delete", {"table": "pass_owners", "filters": by_id})
     assert (len(answer["deleted_with"]), len(answer["unlinked"])) == (1, 2)
     with Session(engine_of_shops) as plain:
@@ -275,7 +276,7 @@ def test_a_base_that_is_not_listed_is_none_of_its_listed_subclasses(
     add(engine_of_shops, Cook(name="Ann"), lambda k: Helper(name="Bob", boss_id=k))
     toolset = Toolset([Cook])
     [row] = toolset.call(session, "db_read", {"table": "helpers"})["rows"]
-    by_id = [{"field": "id", "op": "=", "value": row["id"]}]
+    by_id = by("id", row["id"])
     error = toolset.call(session, "db_delete", {"table": "helpers", "filters": by_id})["error"]
     assert (error["code"], error["referring"], error["refs"]) == ("still_referenced", None, [])
     with Session(engine_of_shops) as plain:
@@ -291,7 +292,7 @@ def test_a_row_of_a_subclass_that_is_not_listed_goes_by_the_nearest_that_is(
     toolset = Toolset([Helper, Shop], **rights)
     [row] = toolset.call(session, "db_read", {"table": "stalls"})["rows"]
     [guard] = toolset.call(session, "db_read", {"table": "helpers"})["rows"]
-    by_id = [{"field": "id", "op": "=", "value": row["id"]}]
+    by_id = by("id", row["id"])
     error = toolset.call(session, "db_delete", {"table": "stalls", "filters": by_id})["error"]
     assert (error["code"], error["refs"]) == ("still_referenced", [guard["id"]])
 
@@ -329,7 +330,7 @@ def test_what_falls_back_to_its_default_is_not_unlinked(
     rights: dict[str, Any] = {} if is_written else {"read_only": [Visit.shop_id]}
     toolset = Toolset([Shop, Visit], hooks={Visit: [Noting(asked)]}, **rights)
     [visit] = toolset.call(session, "db_read", {"table": "stall_visits"})["rows"]
-    by_id = [{"field": "id", "op": "=", "value": visit["shop_id"]}]
+    by_id = by("id", visit["shop_id"])
     answer = toolset.call(session, "db_delete", {"table": "stalls", "filters": by_id})
     if not is_written:
         assert answer["error"]["code"] == "still_referenced"
@@ -393,18 +394,14 @@ def saved(
     engine: Engine, session: RefSession, conversation: Conversation, **rights: Any
 ) -> tuple[dict[str, Any], list[tuple[str, str]], dict[str, int]]:
     """Save a draft that takes a task from its details; return what came of it."""
-    with Session(engine) as plain:
-        plain.add(Task(detail=Detail(text="old", bits=[Bit(), Bit()])))
-        plain.flush()
-        plain.add(Audit(detail_id=plain.scalars(select(Detail.id)).one()))
-        plain.commit()
+    detail = Detail(id=uuid.uuid4(), text="old", bits=[Bit(), Bit()])
+    save(engine, Task(detail=detail), Audit(detail_id=detail.id))
     asked = list[tuple[str, str]]()
     toolset = Toolset(TASKS, hooks={each: [Noting(asked)] for each in TASKS}, **rights)
     for each in TASKS:
         toolset.call(session, "db_read", {"table": each.__tablename__})
     draft = conversation.draft(Detail, {"text": "new", "task": "task_1"})
-    save = {"table": "task_details", "from_draft": draft.ref}
-    answer = toolset.call(session, "db_create", save)
+    answer = toolset.call(session, "db_create", {"table": "task_details", "from_draft": draft.ref})
     with Session(engine) as plain:
         left = {each.__name__: len(plain.scalars(select(each)).all()) for each in TASKS}
     return answer, asked, left

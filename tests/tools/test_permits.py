@@ -12,7 +12,8 @@ from sqlalchemy.orm.attributes import flag_modified
 
 from alfred_refs import RefSession
 from alfred_refs.errors import SetupError
-from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
+from alfred_refs.tools import Hooks, Toolset, Writing
+from tests.tools.conftest import Watcher, by, save
 
 
 class Base(DeclarativeBase):
@@ -196,11 +197,6 @@ def draft(session: RefSession, model: type[Any], content: dict[str, Any]) -> str
     return session.conversation.draft(model, content).ref
 
 
-def by(ref: str) -> list[dict[str, Any]]:
-    """Return filters on a row by its ref."""
-    return [{"field": "id", "op": "=", "value": ref}]
-
-
 # Set-up
 
 
@@ -208,14 +204,16 @@ def test_verbs_are_given_by_class(tell: Tell, packed: Engine) -> None:
     """What may be done is done; the rest is refused with what may be done."""
     toolset = Toolset(CRATES, verbs={Crate: ["create"], Thing: ["create", "update"], Stamp: []})
     tell(toolset, "db_create", table="crates", data={"name": "new"})
-    tell(toolset, "db_update", table="things", filters=by("thing_1"), data={"name": "x"})
+    tell(toolset, "db_update", table="things", filters=by("id", "thing_1"), data={"name": "x"})
     before = rows(packed)
     assert (before["crates"][-1][1], before["things"][0][1]) == ("new", "x")
 
     errors = [
-        tell(toolset, "db_update", table="crates", filters=by("crate_1"), data={"name": "x"}),
-        tell(toolset, "db_delete", table="crates", filters=by("crate_1")),
-        tell(toolset, "db_delete", table="things", filters=by("thing_1")),
+        tell(
+            toolset, "db_update", table="crates", filters=by("id", "crate_1"), data={"name": "x"}
+        ),
+        tell(toolset, "db_delete", table="crates", filters=by("id", "crate_1")),
+        tell(toolset, "db_delete", table="things", filters=by("id", "thing_1")),
         tell(toolset, "db_create", table="stamps", data={}),
     ]
     assert [each["error"]["code"] for each in errors] == ["read_only_table"] * 4
@@ -266,19 +264,19 @@ def test_attributes_may_be_shown_and_not_written(
     for data in ({"rating": 5}, {"rack_id": "rack_1"}):
         for error in (
             tell(toolset, "db_create", table="crates", data=data),
-            tell(toolset, "db_update", table="crates", filters=by("crate_1"), data=data),
-            tell(toolset, "db_update", table="crates", filters=by(ref), data=data),
+            tell(toolset, "db_update", table="crates", filters=by("id", "crate_1"), data=data),
+            tell(toolset, "db_update", table="crates", filters=by("id", ref), data=data),
             tell(toolset, "db_create", table="crates", from_draft=ref, data=data),
         ):
             assert error["error"]["code"] == "unknown_column"
             assert "can be read, and is not written here" in error["error"]["message"]
     nested: Any
     for nested in ({"rack": "rack_1"}, {"rack": {"name": "new"}}, {"things": ["thing_1"]}):
-        error = tell(toolset, "db_update", table="crates", filters=by(ref), data=nested)["error"]
-        assert error["code"] == "unknown_column"
+        answer = tell(toolset, "db_update", table="crates", filters=by("id", ref), data=nested)
+        assert answer["error"]["code"] == "unknown_column"
 
     assert rows(packed) == before
-    [row] = tell(toolset, "db_read", table="crates", filters=by("crate_1"))["rows"]
+    [row] = tell(toolset, "db_read", table="crates", filters=by("id", "crate_1"))["rows"]
     assert (row["rating"], row["rack_id"]) == (None, None)
     assert "  rating?: integer, read only\n  rack_id?: rack ref, read only" in toolset.describe()
 
@@ -331,9 +329,11 @@ def test_a_draft_is_of_no_class_that_a_model_may_not_make(
     errors = [
         tell(toolset, "db_create", table="humans", from_draft=theirs),
         tell(toolset, "db_create", table="crates", from_draft=inside),
-        tell(toolset, "db_update", table="humans", filters=by(human), data=evil),
+        tell(toolset, "db_update", table="humans", filters=by("id", human), data=evil),
         tell(toolset, "db_create", table="humans", from_draft=human, data=evil),
-        tell(toolset, "db_update", table="crates", filters=by(crate), data={"people": [evil]}),
+        tell(
+            toolset, "db_update", table="crates", filters=by("id", crate), data={"people": [evil]}
+        ),
         tell(toolset, "db_create", table="crates", from_draft=crate, data={"people": [evil]}),
     ]
     assert [each["error"]["code"] for each in errors] == [code] * 6
@@ -346,7 +346,7 @@ def test_a_class_that_is_not_listed_reads_as_one_that_is_not_there(
     """A model is told nothing of it."""
     toolset, human = Toolset([Human]), draft(session, Human, {"name": "a"})
     said = [
-        tell(toolset, "db_update", table="humans", filters=by(human), data={"kind": kind})
+        tell(toolset, "db_update", table="humans", filters=by("id", human), data={"kind": kind})
         for kind in ("admin", "nobody")
     ]
     assert said[0] == said[1]
@@ -360,14 +360,14 @@ def test_a_class_that_is_listed_may_be_chosen(
     hiding, fixing = Toolset(PEOPLE, hidden=[Human.kind]), Toolset(PEOPLE, read_only=[Human.kind])
     for toolset in (hiding, fixing):
         for ask in (
-            {"tool": "db_update", "filters": by(human)},
+            {"tool": "db_update", "filters": by("id", human)},
             {"tool": "db_create", "from_draft": human},
         ):
             tool = ask.pop("tool")
             error = tell(toolset, tool, table="humans", data={"kind": "admin"}, **ask)["error"]
             assert error["code"] == "unknown_column"
 
-    hooks = Asked()
+    hooks = Watcher()
     toolset = Toolset(PEOPLE, hooks={Chief: [hooks]}, hidden=[Human.kind])
     tell(toolset, "db_create", table="humans", from_draft=theirs)
     toolset = Toolset(PEOPLE, hooks={Chief: [hooks]})
@@ -378,7 +378,7 @@ def test_a_class_that_is_listed_may_be_chosen(
         ("admin", "b"),
         ("admin", "a"),
     ]
-    assert [verb for verb, _, _ in hooks.seen] == ["create", "create"]
+    assert [verb for verb, _, _ in hooks.asked] == ["create", "create"]
 
 
 @pytest.mark.parametrize("verbs", [["create"], []], ids=["only made", "only read"])
@@ -394,7 +394,7 @@ def test_a_draft_is_of_its_class_whatever_table_it_is_reached_by(
         ("db_update", {"data": {"name": "d"}}),
         ("db_delete", {}),
     ):
-        answer = tell(toolset, tool, table="humans", filters=by(ref), **arguments)
+        answer = tell(toolset, tool, table="humans", filters=by("id", ref), **arguments)
         assert answer["error"]["code"] == "read_only_table"
     if not verbs:
         evil = {"kind": "human"}
@@ -410,28 +410,6 @@ def test_a_draft_is_of_its_class_whatever_table_it_is_reached_by(
 # Rows that a draft takes from where they are
 
 
-class Asked(Hooks):
-    """Writes down what it is asked of, and changes or refuses it."""
-
-    def __init__(self, *, name: str | None = None, refuses: bool = False) -> None:
-        self.seen: list[tuple[str, list[str], list[dict[str, Any]]]] = []
-        self.after: list[list[dict[str, Any]]] = []
-        self._name = name
-        self._refuses = refuses
-
-    def before_write(self, write: Writing) -> None:
-        """Note it."""
-        self.seen.append((write.verb, [*write.refs], [dict(r) for r in write.records]))
-        if self._refuses:
-            raise ToolError("locked", "these rows are locked; leave them")
-        for record in write.records if self._name is not None else ():
-            record["name"] = self._name
-
-    def after_write(self, _: Writing, rows: list[dict[str, Any]]) -> None:
-        """Note the rows."""
-        self.after.append(rows)
-
-
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -441,7 +419,7 @@ class Asked(Hooks):
         ({"read_only": [Thing.crate_id]}, "invalid_value"),
         ({"read_only": [Thing.crate]}, "invalid_value"),
         ({"max_written": 2}, "too_many_rows"),
-        ({"hooks": {Thing: [Asked(refuses=True)]}}, "locked"),
+        ({"hooks": {Thing: [Watcher("update")]}}, "locked"),
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
@@ -463,7 +441,7 @@ def test_rows_are_moved_to_a_draft_only_as_a_model_may(
     ref, empty = draft(session, model, taken), draft(session, model, {})
 
     saved = tell(toolset, "db_create", table=table, from_draft=ref)
-    edited = tell(toolset, "db_update", table=table, filters=by(empty), data=taken)
+    edited = tell(toolset, "db_update", table=table, filters=by("id", empty), data=taken)
     assert saved["error"]["code"] == code
     assert ("error" in edited) is (code not in ("too_many_rows", "locked"))
     assert rows(packed) == before
@@ -471,7 +449,7 @@ def test_rows_are_moved_to_a_draft_only_as_a_model_may(
 
 def test_rows_are_moved_to_a_draft(tell: Tell, packed: Engine, session: RefSession) -> None:
     """Their hooks are asked, by their refs, and may change them."""
-    hooks = Asked(name="moved")
+    hooks = Watcher(name="moved")
     toolset = Toolset(CRATES, hooks={Thing: [hooks]}, max_written=4)
     ref = draft(session, Crate, {"things": ["thing_1", "thing_3", {"name": "new"}]})
     answer = tell(toolset, "db_create", table="crates", from_draft=ref)
@@ -483,24 +461,24 @@ def test_rows_are_moved_to_a_draft(tell: Tell, packed: Engine, session: RefSessi
         (3, "moved", 3),
         (4, "moved", 3),
     ]
-    assert sorted(hooks.seen, key=str) == [
+    assert sorted(hooks.asked, key=str) == [
         ("create", [], [{"name": "new"}]),
         ("update", ["thing_1"], [{"crate_id": ref}]),
         ("update", ["thing_3"], [{"crate_id": ref}]),
     ]
-    assert {row["crate_id"] for rows in hooks.after for row in rows} == {"crate_2"}
+    assert {row["crate_id"] for _, told in hooks.told for row in told} == {"crate_2"}
 
 
 def test_rows_inside_a_row_inside_are_moved(
     tell: Tell, packed: Engine, session: RefSession
 ) -> None:
     """What they are moved to has no ref yet."""
-    hooks = Asked()
+    hooks = Watcher()
     toolset = Toolset(CRATES, hooks={Thing: [hooks]})
     ref = draft(session, Rack, {"crates": [{"things": ["thing_1"]}]})
     tell(toolset, "db_create", table="racks", from_draft=ref)
 
-    assert hooks.seen == [("update", ["thing_1"], [{"crate_id": None}])]
+    assert hooks.asked == [("update", ["thing_1"], [{"crate_id": None}])]
     assert rows(packed)["things"][0] == (1, None, 3)
 
 
@@ -549,9 +527,7 @@ def test_a_row_that_loses_its_place_to_a_draft_is_held(
 
     What a hook changes is not held: that very row, and no other that equals it.
     """
-    with Session(packed) as plain:
-        plain.add_all([Seat(row=1, number=1, rider=Rider()), Rider()])
-        plain.commit()
+    save(packed, Seat(row=1, number=1, rider=Rider()), Rider())
     assert session.conversation is not None
     seat = session.conversation.refer(Seat, 1)
     before, ref = rows(packed), draft(session, Rider, {"seat": seat})
@@ -569,21 +545,19 @@ def test_a_row_that_loses_its_place_is_changed_as_its_hooks_say(
     packed: Engine, session: RefSession
 ) -> None:
     """They are asked of it by its ref, and what they add is stored with it."""
-    with Session(packed) as plain:
-        plain.add(Seat(row=1, number=1, rider=Rider()))
-        plain.commit()
+    save(packed, Seat(row=1, number=1, rider=Rider()))
     assert session.conversation is not None
     ref = draft(session, Rider, {"seat": session.conversation.refer(Seat, 1)})
     seat = session.scalars(select(Seat)).one()
     assert seat.rider is not None
 
-    hooks = Asked(name="moved")
+    hooks = Watcher(name="moved")
     toolset = Toolset([Seat, Rider], hooks={Rider: [hooks]})
     answer = toolset.call(session, "db_create", {"table": "riders", "from_draft": ref})
     session.commit()
     assert answer.get("count") == 1, answer
     nothing = {"seat_row": None, "seat_number": None}
-    assert hooks.seen == [("create", [], [{}]), ("update", ["rider_1"], [nothing])]
+    assert hooks.asked == [("create", [], [{}]), ("update", ["rider_1"], [nothing])]
     assert rows(packed)["riders"] == [(1, "moved", None, None), (2, "moved", 1, 1)]
 
 
@@ -666,8 +640,8 @@ def test_what_hooks_and_listeners_add_is_theirs(
     toolset = Toolset(CRATES, hooks=hooks, read_only=[Rack], max_written=3)
     ref = draft(session, Crate, {"things": ["thing_1", "thing_2"], "name": "new"})
     tell(toolset, "db_create", table="crates", from_draft=ref)
-    tell(toolset, "db_update", table="crates", filters=by("crate_1"), data={"name": "x"})
-    answer = tell(toolset, "db_delete", table="crates", filters=by("crate_2"))
+    tell(toolset, "db_update", table="crates", filters=by("id", "crate_1"), data={"name": "x"})
+    answer = tell(toolset, "db_delete", table="crates", filters=by("id", "crate_2"))
 
     assert answer["unlinked"] == ["thing_1", "thing_2"]
     found = rows(packed)

@@ -18,6 +18,7 @@ from alfred_refs.errors import RefError
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.tables import VERBS
+from tests.tools.conftest import by
 
 MODELS = 4
 ROWS = 4
@@ -89,9 +90,10 @@ class Play:
     def rows(self) -> dict[Any, dict[int, tuple[Any, ...]]]:
         """Return all rows by class and key, as a plain session reads them."""
         with Session(self.engine) as plain:
+            tables = {model: cast(Table, model.__table__) for model in self.models}
             return {
-                model: {row[0]: tuple(row) for row in plain.execute(select(_table(model)))}
-                for model in self.models
+                model: {row[0]: tuple(row) for row in plain.execute(select(table))}
+                for model, table in tables.items()
             }
 
     def ask(self, session: RefSession) -> tuple[str, dict[str, Any]]:
@@ -100,7 +102,7 @@ class Play:
         if self.random.random() < 0.6:
             with Session(self.engine) as plain:
                 note = self.random.choice([*plain.scalars(select(model.note)), "none"])
-            filters = [{"field": "note", "op": "=", "value": note}]
+            filters = by("note", note)
             asked: dict[str, Any] = {"table": model.__tablename__, "filters": filters}
             return "delete", self.toolset.call(session, "db_delete", asked)
         assert session.conversation is not None
@@ -125,10 +127,6 @@ class Play:
             nested = [self._content(session, child, depth - 1)] if depth else []
             content[relation.key] = [*refs, *nested]
         return content
-
-
-def _table(model: Any) -> Table:
-    return cast(Table, model.__table__)
 
 
 @pytest.mark.parametrize("seed", range(16))

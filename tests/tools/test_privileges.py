@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
-from tests.tools.conftest import Call
+from tests.tools.conftest import Call, by, save
 
 ROLE = "reader_of_privileges"
 POLICY = f"""
@@ -51,9 +51,7 @@ class HalfRead(Base):
 def call(engine: Engine) -> Iterator[Call]:
     """Call a tool as a role with few privileges."""
     Base.metadata.create_all(engine)
-    with Session(engine) as plain:
-        plain.add_all([Guarded(name="a"), HalfRead(name="a")])
-        plain.commit()
+    save(engine, Guarded(name="a"), HalfRead(name="a"))
     with engine.begin() as connection:
         connection.exec_driver_sql(f"create role {ROLE}")
         connection.exec_driver_sql(POLICY)
@@ -75,7 +73,7 @@ def call(engine: Engine) -> Iterator[Call]:
 def test_a_write_that_a_policy_forbids_is_an_error(call: Call) -> None:
     """A new row and a changed one; others are written."""
     [row] = call("db_read", table="guarded_rows")["rows"]
-    this = [{"field": "id", "op": "=", "value": row["id"]}]
+    this = by("id", row["id"])
 
     for refused in (
         call("db_create", table="guarded_rows", data={"name": "no"}),
@@ -91,7 +89,7 @@ def test_a_missing_privilege_is_an_error(call: Call) -> None:
     assert call("db_read", table="half_read")["error"]["code"] == "not_permitted"
     assert call("db_read", table="half_read", columns=["name"])["rows"][0]["name"] == "a"
     [row] = call("db_read", table="half_read", columns=["name"])["rows"]
-    this = [{"field": "id", "op": "=", "value": row["id"]}]
+    this = by("id", row["id"])
     for refused in (
         call("db_create", table="half_read", data={"name": "b"}),
         call("db_update", table="half_read", filters=this, data={"name": "b"}),

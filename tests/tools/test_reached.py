@@ -9,8 +9,8 @@ from sqlalchemy import Engine, ForeignKey, ForeignKeyConstraint, UniqueConstrain
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
-from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
-from tests.tools.conftest import counted
+from alfred_refs.tools import Toolset
+from tests.tools.conftest import Watcher, by, counted, save
 
 
 class Base(DeclarativeBase):
@@ -95,7 +95,7 @@ def shelf(tables: Engine) -> Engine:
 
 def change(session: RefSession, toolset: Toolset, **data: str) -> dict[str, Any]:
     """Change the first label."""
-    filters = [{"field": "code", "op": "=", "value": "a"}]
+    filters = by("code", "a")
     asked = {"table": "labels", "filters": filters, "data": data, "expect": {"count": 1}}
     return toolset.call(session, "db_update", asked)
 
@@ -156,43 +156,22 @@ def test_what_is_changed_with_a_row_is_told(  # noqa: PLR0917  # what is told is
     assert codes(shelf) == ["b", "b", None]
 
 
-class Asked(Hooks):
-    """Writes down what it is asked of, refuses it, or adds to it."""
-
-    def __init__(self, refused: bool = False) -> None:
-        self.seen: list[Any] = []
-        self._refused = refused
-
-    def before_write(self, write: Writing) -> None:
-        """Note it."""
-        self.seen.append(([*write.refs], [dict(each) for each in write.records]))
-        if self._refused:
-            raise ToolError("locked", "these rows are locked; leave them")
-        for record in write.records:
-            record["note"] = "changed by a hook"
-        write.notes.append("asked")
-
-    def after_write(self, _: Writing, rows: list[dict[str, Any]]) -> None:
-        """Note the rows."""
-        self.seen.append([(row["code"], row["note"]) for row in rows])
-
-
 def test_hooks_are_asked_of_what_follows(shelf: Engine, session: RefSession) -> None:
     """They may refuse it, and add to it; they see the rows afterwards."""
-    refusing = Toolset(ALL, hooks={Jar: [Asked(refused=True)]})
+    refusing = Toolset(ALL, hooks={Jar: [Watcher("update")]})
     assert change(session, refusing, code="b")["error"]["code"] == "locked"
     assert codes(shelf) == ["a", "a", "a"]
-    hooks = Asked()
+    hooks = Watcher(note="changed by a hook")
     answer = change(session, Toolset(ALL, hooks={Jar: [hooks]}), code="b")
-    assert answer["notes"] == ["asked"]
-    assert hooks.seen == [(["jar_1"], [{"code": "b"}]), [("b", "changed by a hook")]]
+    assert answer["notes"] == ["asked", "told"]
+    assert hooks.asked == [("update", ["jar_1"], [{"code": "b"}])]
+    [(_, told)] = hooks.told
+    assert [(row["code"], row["note"]) for row in told] == [("b", "changed by a hook")]
 
 
 def test_a_key_that_refs_are_made_of_does_not_follow(shelf: Engine, session: RefSession) -> None:
     """Its ref would name nothing."""
-    with Session(shelf) as plain:
-        plain.add(Keyed(code="a"))
-        plain.commit()
+    save(shelf, Keyed(code="a"))
     error = change(session, Toolset([Label, Keyed]), code="b")["error"]
     assert (error["code"], error["referring"]) == ("still_referenced", "keyed")
     assert codes(shelf) == ["a", "a", "a"]
@@ -240,14 +219,8 @@ def test_what_the_unit_of_work_changes_is_held_and_told(
 ) -> None:
     """A relationship that does not leave it to the database."""
     Base.metadata.create_all(tables)
-    with Session(tables) as plain:
-        plain.add_all(Whole(id=n, tenant=n, code="a", parts=[Part(id=n)]) for n in (1, 2))
-        plain.commit()
-    asked = {
-        "table": "wholes",
-        "filters": [{"field": "code", "op": "=", "value": "a"}],
-        "data": {"code": "b"},
-    }
+    save(tables, *(Whole(id=n, tenant=n, code="a", parts=[Part(id=n)]) for n in (1, 2)))
+    asked = {"table": "wholes", "filters": by("code", "a"), "data": {"code": "b"}}
     refused = counted(Toolset([Whole, Part], read_only=[Part]), session, "db_update", asked)
     assert refused["error"]["refs"] == ["follower_1", "follower_2"]
     told = counted(Toolset([Whole, Part]), session, "db_update", asked)

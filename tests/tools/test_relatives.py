@@ -27,7 +27,6 @@ from sqlalchemy import (
     inspect,
     select,
 )
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -48,7 +47,7 @@ from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from tests import owned
 from tests.fix_owned import World
 from tests.models import Key
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, by
 from tests.tools.models import Dish, Part
 
 
@@ -388,13 +387,10 @@ def test_keys_are_of_any_type(
 
 
 async def test_keys_are_of_any_type_with_asyncpg(
-    tables: Engine, parents: list[type[Any]], conversation: Conversation
+    aio: AsyncRefSession, parents: list[type[Any]]
 ) -> None:
     """Whose arrays are not told apart by what is in them."""
-    engine = create_async_engine(tables.url.set(drivername="postgresql+asyncpg"))
-    async with AsyncRefSession(engine, conversation=conversation) as session:
-        answer = await Toolset(parents).call_async(session, "db_read", ASKED)
-    await engine.dispose()
+    answer = await Toolset(parents).call_async(aio, "db_read", ASKED)
 
     assert names_inside(answer) == [[], ["1"], ["2", "2"]]
 
@@ -486,11 +482,7 @@ def test_instances_of_the_session_are_not_touched(
     assert len(korma.parts) == 2
     session.rollback()
     toolset = Toolset(MODELS, limits=Limits(rows=1))
-    asked = {
-        "table": "dishes",
-        "columns": ["parts"],
-        "filters": [{"field": "name", "op": "=", "value": "Korma"}],
-    }
+    asked = {"table": "dishes", "columns": ["parts"], "filters": by("name", "Korma")}
 
     answer = toolset.call(session, "db_read", asked)
     assert answer["cut"] == ["dish_1.parts: 1 more rows"]
@@ -529,7 +521,7 @@ def test_related_rows_are_those_that_options_of_a_hook_leave(
 ) -> None:
     """Those of a relationship, and those that hold wherever a class is read."""
     toolset = Toolset(MODELS, hooks={Dish: [Loading(option())]})
-    korma = [{"field": "name", "op": "=", "value": "Korma"}]
+    korma = by("name", "Korma")
     answer = toolset.call(session, "db_read", {"table": "dishes", "filters": korma})
 
     [row] = answer["rows"]
@@ -549,11 +541,7 @@ def test_related_rows_are_those_of_the_owner(
     conversation = registry.conversation("chat-7", owner=world.users["ann"])
     toolset = Toolset([owned.Recipe], owner=ownership, limits=Limits(rows=1))
     owner = ownership.of(world.users["ann"])
-    asked = {
-        "table": "recipes",
-        "columns": ["name", "links.name"],
-        "filters": [{"field": "name", "op": "=", "value": "ann"}],
-    }
+    asked = {"table": "recipes", "columns": ["name", "links.name"], "filters": by("name", "ann")}
     with RefSession(owned_engine, conversation=conversation, owner=owner) as session:
         answer = toolset.call(session, "db_read", asked)
 

@@ -7,19 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, ForeignKey
 from sqlalchemy.ext.declarative import ConcreteBase
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Session,
-    configure_mappers,
-    mapped_column,
-    relationship,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, configure_mappers, mapped_column, relationship
 
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.tables import Verb
-from tests.tools.conftest import Call
+from tests.tools.conftest import Call, by, save
 
 
 class Base(DeclarativeBase):
@@ -124,14 +117,10 @@ def test_the_remedy_for_rows_in_the_way_is_one_that_the_model_has(
 ) -> None:
     """By what it may do to them, and by whether it may write what they refer to."""
     Base.metadata.create_all(tables)
-    with Session(tables) as plain:
-        plain.add(Box(id=1))
-        plain.flush()
-        plain.add(Item(box_id=1, place=1) if model is Item else Slip(id=1, box_id=1))
-        plain.commit()
+    save(tables, Box(id=1), Item(box_id=1, place=1) if model is Item else Slip(id=1, box_id=1))
     toolset = Toolset([Box, model], verbs={model: verbs}, expect="optional")
     row = toolset.call(session, "db_read", {"table": "crates"})["rows"][0]
-    filters = [{"field": "id", "op": "=", "value": row["id"]}]
+    filters = by("id", row["id"])
     asked = {"table": "crates", "filters": filters}
     error = toolset.call(session, "db_delete", asked)["error"]
 
@@ -190,11 +179,7 @@ def test_whatever_is_called_that_is_no_tool_is_told(
 
 @pytest.mark.parametrize(
     "filter_",
-    [
-        {"and": [IS], "or": [IS]},
-        {"not": IS, **IS},
-        {"or": [{"and": [IS], "field": "name"}]},
-    ],
+    [{"and": [IS], "or": [IS]}, {"not": IS, **IS}, {"or": [{"and": [IS], "field": "name"}]}],
 )
 def test_two_filters_in_one_object_are_told(call: Call, filter_: Any) -> None:
     """There is such a field, and it stands in the wrong place."""
@@ -239,14 +224,10 @@ def test_a_value_that_others_refer_to_is_still_referenced(
 ) -> None:
     """By an update, too: it is not the row that refers to what is not there."""
     Base.metadata.create_all(tables)
-    with Session(tables) as plain:
-        plain.add(Text(text="x"))
-        plain.flush()
-        plain.add(Tag(label="x"))
-        plain.commit()
+    save(tables, Text(text="x"), Tag(label="x"))
     toolset = Toolset([Text, Tag], expect="optional")
     row = toolset.call(session, "db_read", {"table": "crate_labels"})["rows"][0]
-    by_id = [{"field": "id", "op": "=", "value": row["id"]}]
+    by_id = by("id", row["id"])
     asked = {"table": "crate_labels", "filters": by_id, "data": {"text": "y"}}
     assert toolset.call(session, "db_update", asked)["error"]["code"] == "still_referenced"
 
@@ -256,9 +237,7 @@ def test_two_relationships_on_one_column_say_the_same(
 ) -> None:
     """Else one of them would be dropped."""
     Base.metadata.create_all(tables)
-    with Session(tables) as plain:
-        plain.add_all([Text(text="x"), Text(text="y"), Box(id=1), Box(id=2)])
-        plain.commit()
+    save(tables, Text(text="x"), Text(text="y"), Box(id=1), Box(id=2))
     toolset = Toolset([Text, Tag, Box, Slip], expect="optional")
     toolset.call(session, "db_read", {"table": "crate_labels"})
     toolset.call(session, "db_read", {"table": "crates"})

@@ -15,14 +15,14 @@ from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import ToolError, Toolset
 from alfred_refs.tools.arguments import parse_arguments, repair_arguments
 from tests.models import Person
-from tests.tools.conftest import Call
+from tests.tools.conftest import Call, by
 from tests.tools.models import Dish, Part
 from tests.tools.test_filters import EACH_TIME, Kitchen, kitchen
 
 __all__ = ["kitchen"]
 
-BY_NAME = [{"field": "name", "op": "=", "value": "Korma"}]
-BY_REF = [{"field": "id", "op": "=", "value": "dish_1"}]
+BY_NAME = by("name", "Korma")
+BY_REF = by("id", "dish_1")
 NUL = "\x00"
 
 MISPLACED: list[tuple[str, dict[str, Any]]] = [
@@ -35,13 +35,7 @@ MISPLACED: list[tuple[str, dict[str, Any]]] = [
     ("db_read", {"table": "dishes", "filters": [{**BY_NAME[0], "value": "Korma\x00"}]}),
     ("db_read", {"table": "dishes", "filters": [{**BY_NAME[0], "op": "=\x00"}]}),
     ("db_read", {"table": "dishes", "or_filters": [{"not": {**BY_REF[0], "value": NUL}}]}),
-    (
-        "db_read",
-        {
-            "table": "dishes",
-            "filters": [{"field": "extra", "op": "contains", "value": {"\x00": 1}}],
-        },
-    ),
+    ("db_read", {"table": "dishes", "filters": by("extra", {"\x00": 1}, "contains")}),
     ("db_delete", {"table": "dishes", "filters": [{**BY_REF[0], "op": "!=", "value": NUL}]}),
     ("db_delete", {"table": "dishes", "filters": BY_REF, "filters\x00": BY_NAME}),
     ("db_delete", {"table": "dishes", "filters": BY_REF, "expect": "Korma\x00"}),
@@ -133,7 +127,7 @@ def test_a_draft_is_repaired_as_a_row_is(
 ) -> None:
     """In what is nested in it too; a name of a column there is refused."""
     conversation.draft(Dish, {"name": "Dal"})
-    this = [{"field": "id", "op": "=", "value": "gen_dish_1"}]
+    this = by("id", "gen_dish_1")
     nested = {"name": "D\x00al", "parts": [{"note": "len\x00tils", "position": 1}]}
     answer = call("db_update", table="dishes", filters=this, data=nested)
 
@@ -146,7 +140,7 @@ def test_a_draft_is_repaired_as_a_row_is(
     assert named["error"]["code"] == "invalid_arguments"
     people = Toolset([Person], expect="optional")
     conversation.draft(Person, {})
-    mine = [{"field": "id", "op": "=", "value": "gen_person_1"}]
+    mine = by("id", "gen_person_1")
     kind = {"table": "people", "filters": mine, "data": {"kind": "co\x00ok"}}
     assert people.call(session, "db_update", kind)["error"]["code"] == "invalid_value"
 

@@ -10,7 +10,7 @@ from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Limits, Toolset, Writing
 from alfred_refs.tools.hooks import Row
 from alfred_refs.tools.tables import ToolColumn
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, by
 from tests.tools.models import Dish
 
 LIMITS = Limits(characters=1_000)
@@ -72,7 +72,7 @@ def test_drafts_are_shown_as_far_as_there_is_room(
     toolset = Toolset(MODELS, limits=LIMITS, labels="legend", expect="optional")
     drafts = [conversation.draft(Dish, long(str(n))).ref for n in range(10)]
     last = conversation.draft(Dish, {"name": "last", "parent_id": drafts[9]}).ref
-    asked = {"table": "dishes", "filters": [{"field": "id", "op": "in", "value": [*drafts, last]}]}
+    asked = {"table": "dishes", "filters": by("id", [*drafts, last], "in")}
     changed = toolset.call(session, "db_update", {**asked, "data": {"servings": 2}})
     given = {"table": "dishes", "from_draft": [*drafts, last]}
     saved = toolset.call(session, "db_create", given)

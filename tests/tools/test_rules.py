@@ -251,11 +251,7 @@ MADE = "one of these rules: nights_of_stay: < 100; or nights_of_stay: > 0"
     [
         ({"stars": 6}, "stars: 1 to 5", ["stars"]),
         ({"kind": "tent"}, 'kind: "single" | "suite"', ["kind"]),
-        (
-            {"cheapest": 2, "dearest": 1},
-            "cheapest <= dearest",
-            ["cheapest", "dearest"],
-        ),
+        ({"cheapest": 2, "dearest": 1}, "cheapest <= dearest", ["cheapest", "dearest"]),
         (
             {"name": "a" * 10, "kind": "single"},
             "char_length(name) <= 9 OR kind = 'suite'",

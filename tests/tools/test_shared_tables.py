@@ -11,6 +11,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
+from tests.tools.conftest import by
 
 
 class Base(DeclarativeBase):
@@ -118,7 +119,7 @@ def test_rows_of_other_classes_of_the_table_are_not_offered(
 ) -> None:
     """Of an entity whose root is not listed nobody can tell which class a ref is of."""
     toolset.call(session, "db_read", {"table": "managers"})
-    filters = [{"field": "id", "op": "=", "value": "person_99"}]
+    filters = by("id", "person_99")
     asked = {"table": "engineers", "filters": filters}
 
     everybody = Toolset({"persons": Person, "engineers": Engineer})

@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import AsyncRefSession, Ownership, OwnershipError, RefSession, SetupError
 from alfred_refs.tools import Hooks, Reading, ToolError, Toolset, Writing
-from tests.tools.conftest import MODELS, Call
+from tests.tools.conftest import MODELS, Call, by
 from tests.tools.models import Dish, Part, Serving
 
-SOUP = [{"field": "name", "op": "=", "value": "Soup"}]
+SOUP = by("name", "Soup")
 
 
 class Chatty(Hooks):
@@ -91,18 +91,6 @@ def test_rows_of_no_shape_are_told_by_their_place(call: Call, data: Any, field: 
 def test_an_unknown_field_is_told_by_its_name(call: Call) -> None:
     """Though it may look like the name of a type."""
     assert call("db_read", table="dishes", **{"a[b": 1})["error"]["field"] == "a[b"
-
-
-@pytest.mark.usefixtures("dishes")
-def test_it_is_told_what_still_refers(call: Call) -> None:
-    """By the table that the model knows, not by that of the row that was to go."""
-    korma = [{"field": "name", "op": "=", "value": "Korma"}]
-    curry = [{"field": "name", "op": "=", "value": "Curry"}]
-    call("db_delete", table="dishes", filters=curry)
-    error = call("db_delete", table="dishes", filters=korma)["error"]
-
-    assert error["code"] == "still_referenced"
-    assert error["referring"] in (None, "servings")
 
 
 async def test_a_session_of_the_other_kind_is_refused(

@@ -111,10 +111,7 @@ def samples(tables: Engine) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("samples")
-async def test_drafts_are_compared_as_rows_are(
-    aio: AsyncRefSession,
-    chat: Conversation,
-) -> None:
+async def test_drafts_are_compared_as_rows_are(aio: AsyncRefSession, chat: Conversation) -> None:
     """What SQL finds of rows is found of drafts; what a cast would change is refused for both."""
     draft = await aio.run_sync(lambda _: chat.draft(Sample, CONTENT).ref)
     toolset = Toolset([Sample])

@@ -10,15 +10,10 @@ import pytest
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
-from tests.tools.conftest import Call
+from tests.tools.conftest import Call, by
 from tests.tools.models import Cuisine, Dish, Part
 
 FIRST = "gen_dish_1"
-
-
-def by(field: str, value: Any, op: str = "=") -> list[dict[str, Any]]:
-    """Return filters."""
-    return [{"field": field, "op": op, "value": value}]
 
 
 def reading(field: str, value: Any) -> tuple[str, dict[str, Any]]:

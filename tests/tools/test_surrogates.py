@@ -18,6 +18,7 @@ from alfred_refs.context import Context
 from alfred_refs.mapping import escape_surrogates
 from alfred_refs.tools import BoundToolset, Hooks, Toolset, Writing
 from alfred_refs.tools.serialization import is_plain
+from tests.tools.conftest import by, save
 
 LONE = "\ud800"
 
@@ -56,9 +57,7 @@ def posts(database_url: str) -> Iterator[Engine]:
     engine = create_engine(database_url)
     Base.metadata.create_all(engine)
     RefRegistry(engine).create_tables()
-    with Session(engine) as plain:
-        plain.add(Post(id=1, title="One", document=STORED))
-        plain.commit()
+    save(engine, Post(id=1, title="One", document=STORED))
     yield engine
     engine.dispose()
 
@@ -84,7 +83,7 @@ def answer_of(desk: BoundToolset, tool: str, arguments: Any) -> Any:
     return answer.value
 
 
-ASKED = {"table": "surrogate_posts", "filters": [{"field": "id", "op": "=", "value": "post_1"}]}
+ASKED = {"table": "surrogate_posts", "filters": by("id", "post_1")}
 
 
 def test_documents_are_shown_with_escapes(desk: BoundToolset) -> None:
@@ -122,7 +121,7 @@ def test_tools_of_the_application_are_escaped_too(desk: BoundToolset) -> None:
     [
         ("db_read", {"table": LONE}),
         ("db_read", {"table": "surrogate_posts", LONE: 1}),
-        ("db_read", {**ASKED, "filters": [{"field": "title", "op": "=", "value": LONE}]}),
+        ("db_read", {**ASKED, "filters": by("title", LONE)}),
         ("db_create", {"table": "surrogate_posts", "data": {"title": LONE, "document": {}}}),
         ("db_create", '{"table": "surrogate_posts", "data": {"title": "\\ud800"}, "draft": true}'),
         ("db_update", {**ASKED, "data": {"document": {"x": [LONE]}}, "expect": "One"}),

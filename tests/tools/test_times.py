@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Date, DateTime, Engine, Interval, Time, TypeDecorator, Uuid, text
+from sqlalchemy import Date, DateTime, Engine, Interval, Time, Uuid, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
-from tests.tools.conftest import Call
-
-
-class Moment(TypeDecorator[dt.datetime]):
-    """A time whose decoration changes nothing."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
+from tests.tools.conftest import Call, by
+from tests.tools.test_operators import Moment
 
 
 class Base(DeclarativeBase):
@@ -86,7 +79,7 @@ def test_rows_and_drafts_have_the_same_times(
     rows = [call("db_create", data={name: each})["rows"][0]["id"] for each in GIVEN[name]]
     drafts = [conversation.draft(Shift, {name: each}).ref for each in GIVEN[name]]
     for ref, each in zip(drafts, GIVEN[name], strict=True):
-        by_ref = [{"field": "id", "op": "=", "value": ref}]
+        by_ref = by("id", ref)
         call("db_update", filters=by_ref, data={name: each}, expect={name: each})
     of_rows = dict(zip(rows, GIVEN[name], strict=True))
     of_drafts = dict(zip(drafts, GIVEN[name], strict=True))
@@ -111,7 +104,7 @@ def test_what_is_shown_is_what_is_expected(call: Call, name: str) -> None:
     """Of a row, in the zone in which it was given or any other."""
     for each in GIVEN[name]:
         row = call("db_create", data={name: each})["rows"][0]
-        by_ref = [{"field": "id", "op": "=", "value": row["id"]}]
+        by_ref = by("id", row["id"])
         for expected in (each, row[name]):
             changed = call("db_update", filters=by_ref, data={name: each}, expect={name: expected})
             assert changed["count"] == 1
@@ -137,7 +130,7 @@ def test_digits_are_no_time(session: RefSession) -> None:
             toolset = Toolset([Shift])
             for tool, arguments in (
                 ("db_create", {"data": {name: given}}),
-                ("db_read", {"filters": [{"field": name, "op": "=", "value": given}]}),
+                ("db_read", {"filters": by(name, given)}),
             ):
                 error = toolset.call(session, tool, {"table": "shifts", **arguments})["error"]
                 assert (error["code"], error["field"]) == ("invalid_value", name)

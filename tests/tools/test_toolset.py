@@ -12,7 +12,7 @@ from alfred_refs import RefSession
 from alfred_refs.tools import Hooks, ToolError, Toolset
 from alfred_refs.tools.hooks import Reading
 from tests.fix_session import TravelLog
-from tests.tools.conftest import Call
+from tests.tools.conftest import Call, by
 from tests.tools.models import Dish
 
 
@@ -52,7 +52,7 @@ def test_what_was_read_is_named_by_its_ref(call: Call) -> None:
     answer = call(
         "db_update",
         table="dishes",
-        filters=[{"field": "id", "op": "=", "value": "dish_3"}],
+        filters=by("id", "dish_3"),
         data={"cuisine_id": "cuisine_1", "servings": 3},
         expect="Soup",
     )
@@ -86,7 +86,7 @@ def test_new_rows_come_back_with_refs(call: Call, tables: Engine) -> None:
 def test_deleted_rows_are_named(call: Call, dishes: dict[str, uuid.UUID], tables: Engine) -> None:
     """And gone, with what belongs to them; a second time nothing is said to have been done."""
     call("db_read", table="dishes", order_by="name")
-    by_id = [{"field": "id", "op": "in", "value": ["dish_3"]}]
+    by_id = by("id", ["dish_3"], "in")
 
     assert call("db_delete", table="dishes", filters=by_id) == {
         "table": "dishes",

@@ -5,19 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from operator import methodcaller
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sqlalchemy import Engine, delete, event, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import AsyncRefSession, Conversation, RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset, Writing
 from tests.profiles import examples
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, by, save
 from tests.tools.models import Cuisine, Dish, Part
 
 
@@ -40,9 +40,7 @@ def new(name: str) -> dict[str, Any]:
 @pytest.fixture
 def doomed(session: RefSession, conversation: Conversation, tables: Engine) -> str:
     """The ref of a draft with a child that names a row which is gone by now."""
-    with Session(tables) as plain:
-        plain.add(Cuisine(name="Thai"))
-        plain.commit()
+    save(tables, Cuisine(name="Thai"))
     [cuisine] = session.scalars(select(Cuisine)).all()
     part = {"note": "rice", "cuisine_id": cuisine.id}
     draft = conversation.draft(Dish, {"name": "Doomed", "parts": [part]}).ref
@@ -117,52 +115,55 @@ def test_sessions_that_begin_nothing_by_themselves_do_too(
 
 
 async def test_asynchronous_calls_do_too(
-    registry: RefRegistry, tables: Engine, toolset: Toolset, doomed: str
+    aio: AsyncRefSession, tables: Engine, toolset: Toolset, doomed: str
 ) -> None:
     """The next call is a transaction of its own."""
-    engine = create_async_engine(tables.url)
-    conversation = registry.conversation("chat-7")
-    async with AsyncRefSession(engine, conversation=conversation) as session:
-        arguments = {"table": "dishes", "from_draft": doomed}
-        refused = await toolset.call_async(session, "db_create", arguments)
-        assert refused["error"]["code"] == "missing_reference"
-        assert not session.in_transaction()
-        await toolset.call_async(session, "db_create", new("Soup"))
-    await engine.dispose()
+    arguments = {"table": "dishes", "from_draft": doomed}
+    refused = await toolset.call_async(aio, "db_create", arguments)
+    assert refused["error"]["code"] == "missing_reference"
+    assert not aio.in_transaction()
+    await toolset.call_async(aio, "db_create", new("Soup"))
 
     assert names(tables) == ["Soup"]
 
 
-class Ending(Hooks):
-    """Ends the transaction of the call, which is not for a hook to do."""
+class Doing(Hooks):
+    """Does something with the session, before or after what is written."""
 
-    def __init__(self, how: str, when: str) -> None:
-        """Remember how, and before or after what is written."""
-        self.how, self.when = how, when
+    def __init__(self, when: str, act: Callable[[RefSession], object]) -> None:
+        self.when, self.act = when, act
 
     def before_write(self, write: Writing) -> None:
-        """End it, if that is when."""
+        """Do it, if that is when."""
         if self.when == "before":
-            getattr(write.session, self.how)()
+            self.act(write.session)
 
-    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
-        """End it, if that is when."""
-        del rows
+    def after_write(self, write: Writing, _: list[dict[str, Any]]) -> None:
+        """Do it, if that is when."""
         if self.when == "after":
-            getattr(write.session, self.how)()
+            self.act(write.session)
+
+
+def fail(session: RefSession) -> None:
+    """Send what PostgreSQL refuses, and go on as if that did not matter."""
+    with suppress(DBAPIError):
+        session.connection().exec_driver_sql("SELECT 1 / 0")
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback", "close"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_hook_may_not_end_the_transaction(session: RefSession, how: str, when: str) -> None:
+@pytest.mark.parametrize("state", [none, begun])
+def test_a_hook_may_not_end_the_transaction(
+    session: RefSession, tables: Engine, how: str, when: str, state: State
+) -> None:
     """The call would say that rows are there which are not, or could not be undone."""
-    toolset = Toolset(MODELS, hooks={Dish: [Ending(how, when)]}, expect="optional")
-
-    with pytest.raises((SetupError, InvalidRequestError)) as raised:
+    hook = Doing(when, methodcaller(how))
+    toolset = Toolset(MODELS, hooks={Dish: [hook]}, expect="optional")
+    with pytest.raises(SetupError, match="committed or rolled back inside"), state(session):
         toolset.call(session, "db_create", new("Soup"))
 
-    assert "transaction" in str(raised.value)
     assert not session.in_transaction()
+    assert names(tables) == (["Soup"] if (how, when) == ("commit", "after") else [])
 
 
 class Sleeping(Hooks):
@@ -299,7 +300,7 @@ def call_of(
 ) -> tuple[str, dict[str, Any]]:
     """Return a call of a kind: most are refused, some only once they were sent."""
     last = next(iter(told), "dish_1")
-    by_ref = [{"field": "id", "op": "=", "value": last}]
+    by_ref = by("id", last)
     same = [{"name": "One", "code": "c"}, {"name": "Two", "code": "c"}]
     rule = {"name": "None", "servings": 0}
     return {
@@ -313,31 +314,7 @@ def call_of(
     }[kind]
 
 
-class Failing(Hooks):
-    """Has a statement fail, and goes on as if that did not matter."""
-
-    def __init__(self, when: str) -> None:
-        """Remember whether before or after what is written."""
-        self.when = when
-
-    def fail(self, session: RefSession) -> None:
-        """Send what PostgreSQL refuses."""
-        with suppress(DBAPIError):
-            session.connection().exec_driver_sql("SELECT 1 / 0")
-
-    def before_write(self, write: Writing) -> None:
-        """Fail, if that is when."""
-        if self.when == "before":
-            self.fail(write.session)
-
-    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
-        """Fail, if that is when."""
-        del rows
-        if self.when == "after":
-            self.fail(write.session)
-
-
-BY_REF = {"filters": [{"field": "id", "op": "=", "value": "dish_1"}]}
+BY_REF = {"filters": by("id", "dish_1")}
 STATEMENTS: dict[str, tuple[int, dict[str, Any]]] = {
     # the first of each call sets the time limit; BEGIN and COMMIT are not among them
     "db_read": (3, {"columns": ["name", "cuisine_id"]}),
@@ -373,7 +350,7 @@ def test_what_has_failed_is_not_committed_as_if_it_had_not(
 ) -> None:
     """To commit it is to roll it back, and PostgreSQL says nothing; a draft would be lost."""
     draft = conversation.draft(Dish, {"name": "Soup"}).ref
-    failing = Toolset(MODELS, hooks={Dish: [Failing(when)]}, expect="optional")
+    failing = Toolset(MODELS, hooks={Dish: [Doing(when, fail)]}, expect="optional")
     arguments = {"table": "dishes", "from_draft": draft}
     with pytest.raises(DBAPIError), state(session):
         failing.call(session, "db_create", arguments)
@@ -386,15 +363,12 @@ def test_what_has_failed_is_not_committed_as_if_it_had_not(
 
 
 async def test_what_has_failed_is_not_committed_by_a_driver_that_does_not_know_it(
-    tables: Engine, conversation: Conversation
+    aio: AsyncRefSession, tables: Engine
 ) -> None:
     """Asyncpg does not know that its transaction is aborted: the server is asked."""
-    engine = create_async_engine(tables.url.set(drivername="postgresql+asyncpg"))
-    failing = Toolset(MODELS, hooks={Dish: [Failing("after")]}, expect="optional")
-    async with AsyncRefSession(engine, conversation=conversation) as aio:
-        with pytest.raises(DBAPIError):
-            await failing.call_async(aio, "db_create", new("Soup"))
-    await engine.dispose()
+    failing = Toolset(MODELS, hooks={Dish: [Doing("after", fail)]}, expect="optional")
+    with pytest.raises(DBAPIError):
+        await failing.call_async(aio, "db_create", new("Soup"))
 
     assert names(tables) == []
 
@@ -418,24 +392,6 @@ def test_a_call_that_raised_leaves_nothing_to_be_saved(
     session.commit()
 
     assert names(tables) == ["Bread"]
-
-
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-@pytest.mark.parametrize("state", [none, begun])
-def test_a_hook_that_ends_the_transaction_of_a_call_is_told_so(
-    session: RefSession, tables: Engine, end: str, state: State
-) -> None:
-    """Before anything is written, as after it."""
-
-    class Ending(Hooks):
-        def before_write(self, write: Writing) -> None:
-            getattr(write.session, end)()
-
-    toolset = Toolset(MODELS, hooks={Dish: [Ending()]}, expect="optional")
-    with pytest.raises(SetupError, match="committed or rolled back inside"), state(session):
-        toolset.call(session, "db_create", new("Soup"))
-    session.rollback()
-    assert names(tables) == []
 
 
 JOINING = ["conditional_savepoint", "rollback_only", "create_savepoint"]
@@ -482,10 +438,7 @@ def test_without_transactions_nothing_is_written(
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("state", STATES)
 def test_rows_of_refused_calls_are_not_known(
-    toolset: Toolset,
-    session: RefSession,
-    state: State,
-    times: int,
+    toolset: Toolset, session: RefSession, state: State, times: int
 ) -> None:
     """They were inserted, and undone as another table refused its row: they get no refs later."""
     alive: list[object] = []

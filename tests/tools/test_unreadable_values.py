@@ -39,6 +39,7 @@ from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.integrations.mcp import server_of
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Toolset
+from tests.tools.conftest import by
 
 
 class Colour(enum.Enum):
@@ -132,7 +133,7 @@ def test_a_value_that_cannot_be_read_is_an_answer(
 ) -> None:
     """Of reads and of writes; the application gets the traceback in its log."""
     store(engine, column, value)
-    row = [{"field": "name", "op": "=", "value": "b"}]
+    row = by("name", "b")
     calls: list[tuple[str, dict[str, Any]]] = [
         ("db_read", {"filters": row}),
         ("db_update", {"filters": row, "data": {"name": "c"}, "expect": {"count": 1}}),

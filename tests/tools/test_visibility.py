@@ -22,6 +22,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.context import Context
 from alfred_refs.tools import Hooks, Limits, Reading, Ref, Toolset
 from alfred_refs.tools.arguments import FilterClause
+from tests.tools.conftest import by
 
 SECRET = "the secret"  # noqa: S105
 
@@ -158,11 +159,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "update": ("db_update", {"table": "notes", "filters": [BY_REF], "data": {"position": 7}}),
     "update of a list's row": (
         "db_update",
-        {
-            "table": "books",
-            "filters": [{"field": "id", "op": "=", "value": "book_1"}],
-            "data": {"title": "B"},
-        },
+        {"table": "books", "filters": by("id", "book_1"), "data": {"title": "B"}},
     ),
     "unexpected": (
         "db_update",

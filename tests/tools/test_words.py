@@ -54,6 +54,7 @@ from alfred_refs.tools.errors import (
     unknown_call,
     unreadable_value,
 )
+from tests.tools.conftest import by
 
 Named = dict[str, Any]
 Told = list[Named]
@@ -195,12 +196,12 @@ JUNK = [True, 1.5, "x", "", "2026-13-45", [], ["x"], {}, {"a": [1]}, 10**30, Non
 
 def named(*refs: str, **more: Any) -> Named:
     """Return a filter on orders by their refs."""
-    return {"table": "orders", "filters": [{"field": "id", "op": "in", "value": [*refs]}], **more}
+    return {"table": "orders", "filters": by("id", [*refs], "in"), **more}
 
 
 def semantic(word: str) -> Named:
     """Return a search by meaning, at which the hook does something."""
-    return {"table": "orders", "filters": [{"field": "_semantic", "op": "similar", "value": word}]}
+    return {"table": "orders", "filters": by("_semantic", word, "similar")}
 
 
 def edits(*given: Named, **more: Any) -> Named:
@@ -214,8 +215,8 @@ CALLS: list[tuple[str, Named]] = [
     ("db_update", {**UPDATE, "filters": [TITLED], "expect": {"count": 9}}),
     ("db_read", {"table": "invoices"}),
     ("db_read", {"tabel": "orders"}),
-    ("db_read", {"table": "shelves", "filters": [{"field": "_ref", "op": "=", "value": ["x"]}]}),
-    ("db_read", {"table": "shelves", "filters": [{"field": "_ref", "op": ">", "value": "x"}]}),
+    ("db_read", {"table": "shelves", "filters": by("_ref", ["x"])}),
+    ("db_read", {"table": "shelves", "filters": by("_ref", "x", ">")}),
     ("db_read", {"table": "orders", "columns": ["lines.order.lines.order.lines.order"]}),
     ("db_read", {"table": "orders", "filters": [{"field": "lines", "op": "is_null"}]}),
     ("db_read", {"table": "orders", "filters": [{"field": "title.x", "op": "is_null"}]}),
@@ -260,10 +261,7 @@ CALLS: list[tuple[str, Named]] = [
     ("db_update", {**named("order_1"), "data": {"count": 1}, "expect": "Second"}),
     ("db_delete", {"table": "orders", "filters": [{"field": "id", "op": "is_not_null"}]}),
     ("db_delete", named("order_1", "order_2")),
-    (
-        "db_delete",
-        {"table": "customers", "filters": [{"field": "name", "op": "=", "value": "Ann"}]},
-    ),
+    ("db_delete", {"table": "customers", "filters": by("name", "Ann")}),
     ("db_edit_list", {**EDIT, "list": "pages"}),
     ("db_edit_list", {**EDIT, "row": "order_2", "edits": [{"action": "remove", "path": [1]}]}),
     ("db_edit_list", edits({"action": "remove", "path": [9]})),
@@ -301,7 +299,7 @@ ASKED: list[tuple[str, Named]] = [
     ("db_read", {"table": "orders", "columns": ["title"]}),
     ("db_update", {**named("order_1"), "data": {"count": 1}}),
     ("db_update", {**named("order_1"), "data": {"count": 1}, "expect": "First"}),
-    ("db_update", {**UPDATE, "filters": [{"field": "title", "op": "=", "value": "First"}]}),
+    ("db_update", {**UPDATE, "filters": by("title", "First")}),
     (
         "db_update",
         {**UPDATE, "filters": [{"field": "title", "op": "is_null"}], "expect": {"count": 9}},
@@ -319,19 +317,9 @@ def campaign() -> Iterator[tuple[str, Named]]:
     ]
     for (table, column), value in itertools.product(columns, JUNK):
         yield "db_create", {"table": table, "data": {column: value}}
-        yield (
-            "db_update",
-            {
-                "table": table,
-                "filters": [{"field": column, "op": "=", "value": value}],
-                "data": {"x": 1},
-            },
-        )
+        yield ("db_update", {"table": table, "filters": by(column, value), "data": {"x": 1}})
     for (table, column), op in itertools.product(columns, get_args(Operator)):
-        yield (
-            "db_read",
-            {"table": table, "limit": 0, "filters": [{"field": column, "op": op, "value": {}}]},
-        )
+        yield ("db_read", {"table": table, "limit": 0, "filters": by(column, {}, op)})
     for (table, column), function in itertools.product(columns, ("sum", "min", "median", "count")):
         asked = {"table": table, "columns": [f"{function}({column})", column], "order_by": column}
         yield "db_read", {**asked, "limit": 0}

@@ -16,15 +16,15 @@ from sqlalchemy.orm import Session, sessionmaker
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Ref, Toolset
-from tests.tools.conftest import MODELS
+from tests.tools.conftest import MODELS, by
 from tests.tools.models import Dish
 
 KINDS = ("absent", "null", '""', "JSON text", "one object", "number as text")
 
 KORMA = {"field": "name", "op": "=", "value": "Korma"}
-BY_REF = [{"field": "id", "op": "in", "value": ["dish_2"]}]
+BY_REF = by("id", ["dish_2"], "in")
 UNCONFIRMED = {"table": "dishes", "row": "dish_2", "list": "parts"}
-SOUP = [{"field": "id", "op": "in", "value": ["dish_3"]}]
+SOUP = by("id", ["dish_3"], "in")
 LIST = {"table": "dishes", "row": "dish_2", "expect": "Korma", "list": "parts"}
 NOTE = {"action": "modify", "path": [1], "data": {"note": "more rice"}}
 
@@ -123,12 +123,6 @@ def desk(tables: Engine, dishes: dict[str, uuid.UUID]) -> Desk:
     return desk
 
 
-def _value(desk: Desk, tool: str, argument: str, others: dict[str, Any]) -> Any:
-    """Return a value that only an earlier answer has."""
-    first = desk.call(tool, {**others, "preview": True} if tool == "db_edit_list" else others)
-    return first[argument]
-
-
 def _variant(kind: str, argument: str, value: Any) -> dict[str, Any] | None:
     """Return an argument in another form; None if the value does not have it."""
     variants: dict[str, Any] = {"null": None, '""': ""}
@@ -151,7 +145,9 @@ def _outcome(answer: Mapping[str, Any]) -> str:
 
 def _cells(desk: Desk, tool: str, argument: str, others: dict[str, Any], value: Any) -> list[str]:
     """Return what becomes of an argument in each form."""
-    value = _value(desk, tool, argument, others) if value is None else value
+    if value is None:  # only an earlier answer has it
+        first = {**others, "preview": True} if tool == "db_edit_list" else others
+        value = desk.call(tool, first)[argument]
     others = {name: each for name, each in others.items() if name != argument}
     as_given = _outcome(desk.try_call(tool, {**others, argument: value}))
     left_out = _outcome(desk.try_call(tool, others))
@@ -371,7 +367,7 @@ def test_a_document_as_text_is_the_document(
 
 
 def _by_ref(ref: str) -> dict[str, Any]:
-    return {"table": "dishes", "filters": [{"field": "id", "op": "=", "value": ref}]}
+    return {"table": "dishes", "filters": by("id", ref)}
 
 
 def _stored(desk: Desk, name: str = "Dal") -> Any:

@@ -34,9 +34,7 @@ class Post(Base):
     id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
     title: Mapped[str]
     author: Mapped[Any] = mapped_column(
-        Uuid,
-        ForeignKey("members.handle_id", deferrable=True, initially="DEFERRED"),
-        nullable=True,
+        Uuid, ForeignKey("members.handle_id", deferrable=True, initially="DEFERRED"), nullable=True
     )
     editor: Mapped[Any] = mapped_column(Integer, ForeignKey("members.number"), nullable=True)
     member: Mapped[Member] = relationship(foreign_keys=[author])

@@ -6,49 +6,44 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKeyConstraint, UniqueConstraint, Uuid, create_engine, select
+from sqlalchemy import (
+    Column,
+    Engine,
+    ForeignKey,
+    ForeignKeyConstraint,
+    MetaData,
+    Table,
+    UniqueConstraint,
+    Uuid,
+    create_engine,
+    select,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
 
 from alfred_refs import RefPolicy, RefRegistry, RefSession
-from alfred_refs.errors import KeyColumnError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.testing import MemoryStore
-from tests.session.alternate_keys.models import Badge, Device, Guard, Letter, Person, Post
+from tests.session.alternate_keys.models import (
+    Badge,
+    Device,
+    Guard,
+    Letter,
+    Member,
+    Person,
+    Post,
+)
 
 
 def test_a_column_left_raw_or_excluded_is_data() -> None:
-    """The policy leaves it as it is."""
+    """By its declaration, or by the policy."""
     column: Any = Post.__table__.c.author
+    to_handle = ForeignKey(Member.__table__.c.handle_id)
+    raw = Table("raw", MetaData(), Column("author", Uuid, to_handle, info={"ref": None}))
 
+    assert Entities(RefPolicy()).of_column(raw.c.author) is None
     assert Entities(RefPolicy(exclude=("posts.author",))).of_column(column) is None
     assert Entities(RefPolicy(key_types=("integer",))).of_column(column) is None
-
-
-def test_values_that_may_name_several_rows_are_refused() -> None:
-    """A part of a unique pair is not unique, and one ref would be given to two rows."""
-
-    class Local(DeclarativeBase):
-        pass
-
-    class Seat(Local):
-        __tablename__ = "seats"
-        __table_args__ = (UniqueConstraint("hall", "code"),)
-        id: Mapped[Any] = mapped_column(Uuid, primary_key=True)
-        hall: Mapped[int]
-        code: Mapped[Any] = mapped_column(Uuid)
-
-    class Ticket(Local):
-        __tablename__ = "tickets"
-        __table_args__ = (ForeignKeyConstraint(["hall", "seat"], ["seats.hall", "seats.code"]),)
-        id: Mapped[Any] = mapped_column(Uuid, primary_key=True)
-        hall: Mapped[int]
-        seat: Mapped[Any] = mapped_column(Uuid)
-
-    seat: Any = Ticket.__table__.c.seat
-    with pytest.raises(KeyColumnError, match=r"tickets.seat references seats.code.*info="):
-        Entities(RefPolicy()).of_column(seat)
-    assert Seat.__tablename__ == "seats"
 
 
 def test_a_column_that_a_foreign_key_has_beside_the_primary_key_is_data() -> None:

@@ -136,9 +136,7 @@ def test_a_flush_looks_up_each_ref_once(session: RefSession, sent: list[str]) ->
 
 
 @pytest.mark.usefixtures("members")
-def test_a_flush_that_hands_a_value_on_shows_the_row_that_has_it_then(
-    session: RefSession,
-) -> None:
+def test_a_flush_that_hands_a_value_on_shows_the_row_that_has_it_then(session: RefSession) -> None:
     """The transaction knew it as another's; the instance is of the flush that changed it."""
     session.execute(delete(Post))
     first = session.scalars(select(Member).order_by(Member.name)).first()

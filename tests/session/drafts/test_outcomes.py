@@ -35,11 +35,8 @@ def test_what_is_rolled_back_is_a_draft_again(
     session.add_all([recipe, child])
     session.commit()
     assert names(tables) == ["Child", "Soup"]
-    assert (recipe.id, child.parent_recipe_id, pending(conversation)) == (
-        "recipe_1",
-        "recipe_1",
-        [],
-    )
+    assert recipe.id == child.parent_recipe_id == "recipe_1"
+    assert pending(conversation) == []
 
 
 def test_a_savepoint_decides_for_itself(

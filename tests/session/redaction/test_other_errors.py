@@ -37,10 +37,7 @@ from tests.session.redaction.kitchen import (
             },
         ),
         # data that spells keys
-        (
-            {"name": f"after {KNOWN.hex} and {UNKNOWN}"},
-            {"name": "after platter_1 and <key>"},
-        ),
+        ({"name": f"after {KNOWN.hex} and {UNKNOWN}"}, {"name": "after platter_1 and <key>"}),
     ],
 )
 def test_parameters_are_shown_by_what_they_are_stored_in(

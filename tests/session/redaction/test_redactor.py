@@ -74,11 +74,7 @@ NO_NULL = ErrorFields("23502", "public", "orders")
             "DETAIL:  Fehlgeschlagene Zeile enthält (41, a).\nTIP:  x",
             f"DETAIL:  Fehlgeschlagene Zeile enthält {LEFT_OUT}.\nTIP:  x",
         ),
-        (
-            ErrorFields(),
-            "Failing row contains (41, a\nb).",
-            f"Failing row contains {LEFT_OUT}.",
-        ),
+        (ErrorFields(), "Failing row contains (41, a\nb).", f"Failing row contains {LEFT_OUT}."),
     ],
 )
 def test_details_are_worded_by_column(fault: ErrorFields, said: str, shown: str) -> None:

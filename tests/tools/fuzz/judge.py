@@ -67,7 +67,7 @@ class Done:
         before: all rows before it.
         after: and after it.
         instances: the rows before it, as objects.
-        cut: whether hooks or a cursor leave rows out.
+        cut: whether a cursor leaves rows out.
     """
 
     tool: str
@@ -102,9 +102,16 @@ class Judge:
     Args:
         conversation: in which refs are valid.
         keys: what of keys must not be seen; grows as there are more.
+        is_hidden: tells whether a hook hides a row.
     """
 
-    def __init__(self, conversation: Conversation, keys: set[str]) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        keys: set[str],
+        is_hidden: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
+        self._is_hidden = is_hidden
         self._conversation = conversation
         self._keys = keys
         self._known: dict[str, Any] = {}  # ref -> key, gone or not
@@ -180,7 +187,9 @@ class Judge:
     def _meant(self, done: Done, table: ToolTable) -> Iterator[Place]:
         filters = filters_of(done.arguments)
         for place, row in done.instances.items():
-            if place[0] == _main(table) and all(self.holds(each, row) for each in filters):
+            if place[0] != _main(table) or self._is_hidden(row):
+                continue
+            if all(self.holds(each, row) for each in filters):
                 yield place
 
     def holds(self, given: Any, row: Any) -> bool:
@@ -190,7 +199,7 @@ class Judge:
             UnsureError: what it means cannot be told.
         """
         try:
-            return holds(given, row, self.value_of) is True
+            return holds(given, row, self.value_of, self._is_hidden) is True
         except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
             raise UnsureError from error
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, event, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Toolset
 from tests.fix_postgres import DatabasePool, pool_with
+from tests.tools.conftest import by
 from tests.tools.shop.models import (
     Base,
     StallLabel,
@@ -26,6 +28,8 @@ from tests.tools.shop.models import (
 MODELS = [StallOrder, StallLine, StallLabel, StallParcel]
 
 Rows = dict[str, list[str]]
+
+CHAT = ("chat-7", None)
 
 
 @pytest.fixture(scope="session")
@@ -95,17 +99,42 @@ def desk_of(shop: Engine, registry: RefRegistry) -> Callable[..., BoundToolset]:
         sessions = sessionmaker(shop, class_=RefSession)
         toolset = Toolset(models, expect="optional", **options)
         desk = toolset.bind(sessions, registry=registry, journal=journal)
-        desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
+        desk.call(*CHAT, "db_read", {"table": "stall_orders"})
         return desk
 
     return make
 
 
-def named(ref: str) -> list[dict[str, Any]]:
-    """The filter that names a row."""
-    return [{"field": "id", "op": "=", "value": ref}]
-
-
-DELETE = {"table": "stall_orders", "filters": named("stall_order_1")}
+DELETE = {"table": "stall_orders", "filters": by("id", "stall_order_1")}
 UPDATE = {**DELETE, "data": {"status": "paid", "total": 3.45}}
 CREATE = {"table": "stall_orders", "data": {"title": "Chair", "lines": [{"text": "seat"}]}}
+
+WRITES = pytest.mark.parametrize(
+    ("tool", "given"), [("db_delete", DELETE), ("db_update", UPDATE), ("db_create", CREATE)]
+)
+
+
+def execute(shop: Engine, sql: str) -> None:
+    """Change rows as another client does."""
+    with shop.begin() as connection:
+        connection.exec_driver_sql(sql)
+
+
+@contextmanager
+def lost_commits(shop: Engine) -> Iterator[None]:
+    """Have the process end where it would commit."""
+
+    def lose(_: object) -> None:
+        raise KeyboardInterrupt
+
+    event.listen(shop, "commit", lose)
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    event.remove(shop, "commit", lose)
+
+
+def refusal_of(desk: BoundToolset, **which: Any) -> dict[str, Any]:
+    """Return why a call of the conversation, or a turn, is not undone."""
+    refusal = desk.undo("chat-7", by="ann", **which).refusal
+    assert refusal is not None
+    return refusal

@@ -16,7 +16,7 @@ from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Toolset
-from tests.tools.shop.conftest import MODELS
+from tests.tools.shop.conftest import CHAT, MODELS
 
 
 def bound(engine: Engine, consent: Any = None) -> BoundToolset:
@@ -43,17 +43,17 @@ def mortal(url: str, dies_at: int) -> Engine:
 
 def call(url: str, dies_at: int, tool: str, given: Any, call_id: str) -> None:
     """Call a tool."""
-    bound(mortal(url, dies_at)).call("chat-7", None, tool, given, call_id=call_id)
+    bound(mortal(url, dies_at)).call(*CHAT, tool, given, call_id=call_id)
 
 
 def approve(url: str, dies_at: int, number: int) -> None:
     """Approve a call."""
-    bound(mortal(url, dies_at), lambda _: True).approve("chat-7", None, number, by="ann")
+    bound(mortal(url, dies_at), lambda _: True).approve(*CHAT, number, by="ann")
 
 
 def undo(url: str, dies_at: int, number: int) -> None:
     """Undo a call."""
-    bound(mortal(url, dies_at)).undo("chat-7", None, call=number, by="ann")
+    bound(mortal(url, dies_at)).undo(*CHAT, call=number, by="ann")
 
 
 def approve_together(begin: Barrier, url: str, number: int) -> str:
@@ -61,4 +61,4 @@ def approve_together(begin: Barrier, url: str, number: int) -> str:
     toolset = bound(create_engine(url), lambda _: True)
     toolset.approvals("chat-7")  # connects
     begin.wait()
-    return toolset.approve("chat-7", None, number, by=f"process {os.getpid()}").text
+    return toolset.approve(*CHAT, number, by=f"process {os.getpid()}").text

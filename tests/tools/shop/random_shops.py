@@ -116,7 +116,7 @@ class Shop:
             return {
                 table.fullname: Counter(
                     connection.exec_driver_sql(
-                        f"SELECT CAST(t AS text) FROM {_quoted(table)} t"
+                        f"SELECT CAST(t AS text) FROM {quoted(table)} t"
                     ).scalars()
                 )
                 for table in self.metadata.sorted_tables
@@ -150,7 +150,7 @@ class Shop:
             if value is not None
         }
         names = ", ".join(f'"{name}"' for name in values)
-        verb = f"INSERT INTO {_quoted(table)} ({names}) VALUES ({', '.join(values.values())})"
+        verb = f"INSERT INTO {quoted(table)} ({names}) VALUES ({', '.join(values.values())})"
         return f"{verb} ON CONFLICT DO NOTHING".replace("%", "%%")
 
     def _value(self, column: Column[Any], number: int) -> str | None:
@@ -178,10 +178,11 @@ class Shop:
         place = 0 if other is column.table else random.randint(0, 1)
         if column.name == "left":
             place = number
-        return f'(SELECT "{key.column.name}" FROM {_quoted(other)} OFFSET {place} LIMIT 1)'
+        return f'(SELECT "{key.column.name}" FROM {quoted(other)} OFFSET {place} LIMIT 1)'
 
 
-def _quoted(table: Table) -> str:
+def quoted(table: Table) -> str:
+    """Return the name of a table in SQL."""
     return f'"{table.schema}"."{table.name}"' if table.schema else f'"{table.name}"'
 
 
@@ -189,7 +190,7 @@ def _trigger(table: Table) -> Iterator[str]:
     name = f'"{table.name}_touch"'
     yield f"""CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS
         $$BEGIN NEW.touched := length(NEW.label); RETURN NEW; END$$"""
-    yield f"""CREATE TRIGGER {name} BEFORE INSERT OR UPDATE ON {_quoted(table)}
+    yield f"""CREATE TRIGGER {name} BEFORE INSERT OR UPDATE ON {quoted(table)}
         FOR EACH ROW EXECUTE FUNCTION {name}()"""
 
 

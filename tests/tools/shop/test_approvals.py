@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, text
+from sqlalchemy import Engine, select, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
-from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError, UnknownRefError
 from alfred_refs.session.asyncio import AsyncRefSession
-from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
-from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows
+from tests.tools.shop.conftest import (
+    CHAT,
+    CREATE,
+    DELETE,
+    MODELS,
+    UPDATE,
+    Rows,
+    execute,
+    lost_commits,
+    refusal_of,
+)
 from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallParcel, StallRemark
 
 Desks = Callable[..., BoundToolset]
@@ -37,7 +45,7 @@ def test_a_call_waits_for_a_person(desk_of: Desks, stored: Stored) -> None:
     """A call waits for a person."""
     desk, before = desk_of(consent=RULES), stored()
 
-    answer = desk.call("chat-7", None, "db_delete", DELETE, user="bob")
+    answer = desk.call(*CHAT, "db_delete", DELETE, user="bob")
 
     assert answer.pending == 1
     assert not answer.failed
@@ -46,17 +54,17 @@ def test_a_call_waits_for_a_person(desk_of: Desks, stored: Stored) -> None:
     [waiting] = desk.approvals("chat-7")
     assert (waiting.call, waiting.tool, waiting.user) == (1, "db_delete", "bob")
     assert waiting.arguments == DELETE
-    assert waiting.plan == desk.plan("chat-7", None, "db_delete", DELETE)
+    assert waiting.plan == desk.plan(*CHAT, "db_delete", DELETE)
 
 
 def test_approving_does_it_once(desk_of: Desks, stored: Stored) -> None:
     """Approving does it once."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
-    answer = desk.approve("chat-7", None, 1, by="ann")
+    answer = desk.approve(*CHAT, 1, by="ann")
     after = stored()
-    again = desk.approve("chat-7", None, 1, by="eve")
+    again = desk.approve(*CHAT, 1, by="eve")
 
     assert answer.value["deleted"] == ["stall_order_1"]
     assert after["stall_orders"] == []
@@ -70,16 +78,16 @@ def test_approving_does_it_once(desk_of: Desks, stored: Stored) -> None:
 def test_rejecting_tells_the_model_why(desk_of: Desks, stored: Stored, shop: Engine) -> None:
     """Rejecting tells the model why."""
     desk, before = desk_of(consent=RULES), stored()
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
     with shop.connect() as connection:
         key = connection.execute(text("SELECT id FROM stall_orders")).scalar_one()
 
-    answer = desk.reject("chat-7", None, 1, by="ann", reason=f"{key} is not paid")
+    answer = desk.reject(*CHAT, 1, by="ann", reason=f"{key} is not paid")
 
     assert code_of(answer) == "rejected"
     assert "stall_order_1 is not paid" in answer.text
-    assert desk.approve("chat-7", None, 1, by="eve").value == answer.value
-    assert desk.reject("chat-7", None, 1, by="eve").value == answer.value
+    assert desk.approve(*CHAT, 1, by="eve").value == answer.value
+    assert desk.reject(*CHAT, 1, by="eve").value == answer.value
     assert stored() == before
 
 
@@ -87,9 +95,9 @@ def test_calls_that_need_nobody_are_done(desk_of: Desks) -> None:
     """Calls that need nobody are done."""
     desk = desk_of(consent=RULES)
 
-    assert desk.call("chat-7", None, "db_update", UPDATE).value["rows"][0]["status"] == "PAID"
-    assert desk.call("chat-7", None, "db_create", CREATE).pending is None
-    assert desk.call("chat-7", None, "db_read", {"table": "stall_orders"}).value["count"] == 2
+    assert desk.call(*CHAT, "db_update", UPDATE).value["rows"][0]["status"] == "PAID"
+    assert desk.call(*CHAT, "db_create", CREATE).pending is None
+    assert desk.call(*CHAT, "db_read", {"table": "stall_orders"}).value["count"] == 2
 
 
 UNLINK = {
@@ -121,7 +129,7 @@ def _deletes_an_order(plan: Plan) -> bool:
 )
 def test_rules(desk_of: Desks, rules: Any, tool: str, given: Any, needed: bool) -> None:
     """Rules."""
-    answer = desk_of(consent=rules).call("chat-7", None, tool, given)
+    answer = desk_of(consent=rules).call(*CHAT, tool, given)
 
     assert (answer.pending is not None) is needed
 
@@ -147,41 +155,35 @@ def test_rules_that_mean_nothing(rules: Any) -> None:
 def test_a_change_meanwhile(desk_of: Desks, shop: Engine, stored: Stored) -> None:
     """A change meanwhile."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
     [seen] = desk.approvals("chat-7")
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_lines SET text = 'board' WHERE text = 'top'"))
+    execute(shop, "UPDATE stall_lines SET text = 'board' WHERE text = 'top'")
     before = stored()
 
-    assert (
-        code_of(desk.approve("chat-7", None, 1, by="ann", plan=seen.plan.token)) == "plan_changed"
-    )
+    assert code_of(desk.approve(*CHAT, 1, by="ann", plan=seen.plan.token)) == "plan_changed"
     assert stored() == before
-    assert (
-        code_of(desk.approve("chat-7", None, 1, by="ann", plan=seen.plan.token)) == "plan_changed"
-    )
+    assert code_of(desk.approve(*CHAT, 1, by="ann", plan=seen.plan.token)) == "plan_changed"
     [waiting] = desk.approvals("chat-7")
     assert '"board"' in waiting.plan.text
-    answer = desk.approve("chat-7", None, 1, by="ann", plan=waiting.plan.token)
+    answer = desk.approve(*CHAT, 1, by="ann", plan=waiting.plan.token)
     assert answer.value["deleted"] == ["stall_order_1"]
 
 
 def test_a_change_elsewhere_does_not_matter(desk_of: Desks, shop: Engine) -> None:
     """A change elsewhere does not matter."""
     desk = desk_of(consent={StallOrder: "all"})
-    desk.call("chat-7", None, "db_update", UPDATE)
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
+    desk.call(*CHAT, "db_update", UPDATE)
+    execute(shop, "UPDATE stall_orders SET title = 'Table'")
 
-    assert code_of(desk.approve("chat-7", None, 1, by="ann")) is None
+    assert code_of(desk.approve(*CHAT, 1, by="ann")) is None
 
 
 def test_it_expires(desk_of: Desks, stored: Stored) -> None:
     """It expires."""
     desk, before = desk_of(consent=RULES, consent_expires=timedelta(0)), stored()
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
-    answer = desk.approve("chat-7", None, 1, by="ann")
+    answer = desk.approve(*CHAT, 1, by="ann")
 
     assert code_of(answer) == "rejected"
     assert "in time" in answer.text
@@ -194,11 +196,11 @@ def test_a_call_that_is_repeated(desk_of: Desks, stored: Stored) -> None:
     """A framework repeats calls after a crash: it has stored the answer, or it has not."""
     desk = desk_of(consent=RULES)
 
-    waiting = desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1")
-    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == waiting
-    done = desk.approve("chat-7", None, 1, by="ann")
+    waiting = desk.call(*CHAT, "db_delete", DELETE, call_id="call_1")
+    assert desk.call(*CHAT, "db_delete", DELETE, call_id="call_1") == waiting
+    done = desk.approve(*CHAT, 1, by="ann")
     after = stored()
-    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == done
+    assert desk.call(*CHAT, "db_delete", DELETE, call_id="call_1") == done
     assert stored() == after
 
 
@@ -209,26 +211,24 @@ def test_the_model_learns_what_became_of_a_call(
     """As often as it calls `db_call_status`, also for an answer with marks of keys."""
     expires = {"consent_expires": timedelta(0)} if decision == "expired" else {}
     desk = desk_of(consent={StallOrder: "all"}, **expires)
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET title = id || ' <key_1>'"))
-    pending = desk.call("chat-7", None, "db_update", UPDATE)
+    execute(shop, "UPDATE stall_orders SET title = id || ' <key_1>'")
+    pending = desk.call(*CHAT, "db_update", UPDATE)
     assert "db_call_status with call 1" in pending.text
-    status = partial(desk.call, "chat-7", None, "db_call_status", {"call": 1})
+    status = partial(desk.call, *CHAT, "db_call_status", {"call": 1})
     match decision:
         case "waits":
             expected = pending
         case "approved":
-            expected = desk.approve("chat-7", None, 1, by="ann")
+            expected = desk.approve(*CHAT, 1, by="ann")
             assert "<stall_order_1>" in expected.text
         case "rejected":
-            expected = desk.reject("chat-7", None, 1, by="ann", reason="not yet")
+            expected = desk.reject(*CHAT, 1, by="ann", reason="not yet")
         case "expired":
-            expected = desk.answer("chat-7", None, 1)
+            expected = desk.answer(*CHAT, 1)
             assert "in time" in expected.text
         case _:
-            with shop.begin() as connection:
-                connection.execute(text("TRUNCATE stall_orders CASCADE"))
-            expected = desk.approve("chat-7", None, 1, by="ann")
+            execute(shop, "TRUNCATE stall_orders CASCADE")
+            expected = desk.approve(*CHAT, 1, by="ann")
             assert code_of(expected) == "gone_ref"
     assert [status(), status()] == [expected, expected]
 
@@ -259,8 +259,8 @@ def test_answers_have_nothing_that_is_hidden_by_now(desk_of: Desks) -> None:
 def test_a_call_that_did_not_wait_has_no_status(desk_of: Desks, call: Any) -> None:
     """Not even one of the history."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_update", UPDATE)
-    answer = desk.call("chat-7", None, "db_call_status", {"call": call})
+    desk.call(*CHAT, "db_update", UPDATE)
+    answer = desk.call(*CHAT, "db_call_status", {"call": call})
     expected = "invalid_arguments" if call == "x" else "unknown_call"
     assert code_of(answer) == expected
 
@@ -268,13 +268,14 @@ def test_a_call_that_did_not_wait_has_no_status(desk_of: Desks, call: Any) -> No
 def test_a_call_made_again_waits_once(desk_of: Desks, shop: Engine) -> None:
     """With the plan of the last time, if the rows have changed meanwhile."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_lines SET text = 'board' WHERE text = 'top'"))
-    assert desk.call("chat-7", None, "db_delete", DELETE).pending == 1
+    for _ in range(2):
+        assert desk.call(*CHAT, "db_delete", DELETE).pending == 1
+    assert len(desk.approvals("chat-7")) == 1
+    execute(shop, "UPDATE stall_lines SET text = 'board' WHERE text = 'top'")
+    assert desk.call(*CHAT, "db_delete", DELETE).pending == 1
     [waiting] = desk.approvals("chat-7")
     assert '"board"' in waiting.plan.text
-    assert not desk.approve("chat-7", None, 1, by="ann", plan=waiting.plan.token).failed
+    assert not desk.approve(*CHAT, 1, by="ann", plan=waiting.plan.token).failed
 
 
 @pytest.mark.parametrize("tool", ["db_delete", "db_create"])
@@ -282,20 +283,16 @@ def test_simultaneous_approvals(desk_of: Desks, stored: Stored, tool: str) -> No
     """Simultaneous approvals."""
     given = {"db_delete": DELETE, "db_create": CREATE}[tool]
     desk = desk_of(consent={StallOrder: "all"})
-    desk.call("chat-7", None, tool, given)
-    answers: list[Any] = []
+    desk.call(*CHAT, tool, given)
     start = threading.Barrier(4)
 
-    def approve(person: str) -> None:
+    def approve(person: str) -> Any:
         other = desk_of(consent={StallOrder: "all"})  # as another process would make it
         start.wait()
-        answers.append(other.approve("chat-7", None, 1, by=person))
+        return other.approve(*CHAT, 1, by=person)
 
-    threads = [threading.Thread(target=approve, args=[f"person {n}"]) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as people:
+        answers = [*people.map(approve, ["ann", "bob", "cid", "dan"])]
 
     assert len({answer.text for answer in answers}) == 1
     assert not answers[0].failed
@@ -306,10 +303,10 @@ def test_simultaneous_approvals(desk_of: Desks, stored: Stored, tool: str) -> No
 def test_without_a_journal(desk_of: Desks) -> None:
     """Without a journal."""
     desk = desk_of(consent=RULES, journal=None)
-    desk.call("chat-7", None, "db_update", UPDATE)
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_update", UPDATE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
-    assert not desk.approve("chat-7", None, 1, by="ann").failed
+    assert not desk.approve(*CHAT, 1, by="ann").failed
     [record] = desk.history("chat-7")
     assert record.changes == ()
 
@@ -342,60 +339,17 @@ def test_a_call_in_a_transaction_of_the_application(
     assert '"Table"' in waiting.plan.text
 
 
-def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
-    """The registry in memory is no part of the transaction: the call is claimed before it."""
-    registry = RefRegistry(store=MemoryStore())
-    toolset = Toolset(MODELS, expect="optional", consent={StallOrder: ["delete"]})
-    desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry, journal=True)
-    desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
-    desk.call("chat-7", None, "db_update", UPDATE)
-    desk.call("chat-7", None, "db_delete", DELETE)
-
-    answer = desk.approve("chat-7", None, 2, by="ann")
-
-    assert answer.value["deleted"] == ["stall_order_1"]
-    assert stored()["stall_orders"] == []
-    assert [record.state for record in desk.history("chat-7")] == ["done", "done"]
-    assert desk.approve("chat-7", None, 2, by="eve") == answer
-
-
-def test_a_commit_that_is_lost_is_in_doubt(shop: Engine) -> None:
-    """The registry is elsewhere, and the process ends at the commit: nothing is repeated."""
-    registry = RefRegistry(store=MemoryStore())
-    toolset = Toolset(MODELS, expect="optional", consent={StallOrder: ["delete"]})
-    desk = toolset.bind(sessionmaker(shop, class_=RefSession), registry=registry)
-    desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
-    desk.call("chat-7", None, "db_delete", DELETE)
-
-    def lose(_: object) -> None:
-        raise KeyboardInterrupt
-
-    event.listen(shop, "commit", lose)
-    with pytest.raises(KeyboardInterrupt):
-        desk.approve("chat-7", None, 1, by="ann")
-    event.remove(shop, "commit", lose)
-
-    assert desk.history("chat-7")[0].state == "doing"
-    assert code_of(desk.approve("chat-7", None, 1, by="ann")) == "in_doubt"
-
-
 def test_a_lost_commit_in_one_database_leaves_it_waiting(
     desk_of: Desks, shop: Engine, stored: Stored
 ) -> None:
     """A lost commit in one database leaves it waiting."""
     desk, before = desk_of(consent=RULES), stored()
-    desk.call("chat-7", None, "db_delete", DELETE)
-
-    def lose(_: object) -> None:
-        raise KeyboardInterrupt
-
-    event.listen(shop, "commit", lose)
-    with pytest.raises(KeyboardInterrupt):
-        desk.approve("chat-7", None, 1, by="ann")
-    event.remove(shop, "commit", lose)
+    desk.call(*CHAT, "db_delete", DELETE)
+    with lost_commits(shop):
+        desk.approve(*CHAT, 1, by="ann")
 
     assert stored() == before
-    assert not desk.approve("chat-7", None, 1, by="ann").failed
+    assert not desk.approve(*CHAT, 1, by="ann").failed
 
 
 def test_who_acts_is_known_to_hooks_and_to_the_database(desk_of: Desks) -> None:
@@ -408,58 +362,53 @@ def test_who_acts_is_known_to_hooks_and_to_the_database(desk_of: Desks) -> None:
             users.append((write.user, write.session.scalar(now)))
 
     desk = desk_of(hooks={StallOrder: [Note()]}, consent=RULES)
-    desk.call("chat-7", None, "db_update", UPDATE, user="bob")
-    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call(*CHAT, "db_update", UPDATE, user="bob")
+    desk.call(*CHAT, "db_update", UPDATE)
     assert users[0] == users[1] == ("bob", "bob")  # planned, and done
     assert users[2] == (None, None)
 
     users.clear()
-    desk.call("chat-7", None, "db_delete", DELETE, user="bob")
-    desk.approve("chat-7", None, 1 + len(desk.history("chat-7")) - 1, by="ann")
+    desk.call(*CHAT, "db_delete", DELETE, user="bob")
+    desk.approve(*CHAT, 1 + len(desk.history("chat-7")) - 1, by="ann")
     assert {user for user, _ in users} == {"bob"}
 
 
-def test_asynchronous_sessions(shop: Engine, registry: RefRegistry) -> None:
-    """Asynchronous sessions."""
-    url = shop.url.set(drivername="postgresql+psycopg_async")
+async def test_asynchronous_sessions(shop: Engine) -> None:
+    """What people do is awaited, too."""
+    engine = create_async_engine(shop.url.set(drivername="postgresql+psycopg_async"))
+    desk = Toolset(MODELS, expect="optional", consent=RULES).bind(
+        async_sessionmaker(engine, class_=AsyncRefSession),
+        registry=RefRegistry(engine),
+        journal=Journal(refusals=True),
+    )
+    await desk.call_async(*CHAT, "db_read", {"table": "stall_orders"})
+    with pytest.raises(SetupError, match="aio"):
+        desk.plan(*CHAT, "db_delete", DELETE)
+    with pytest.raises(SetupError, match=r"desk\.aio"):
+        desk.history("chat-7")
+    plan = await desk.aio.plan(*CHAT, "db_delete", DELETE)
+    answer = await desk.call_async(*CHAT, "db_delete", DELETE, user="bob")
+    [waiting] = await desk.aio.approvals("chat-7")
+    assert waiting.plan == plan
+    assert answer.pending == waiting.call
+    await desk.aio.approve(*CHAT, waiting.call, by="ann")
+    undone = await desk.aio.undo("chat-7", call=waiting.call, by="ann")
+    assert undone.refusal is None
 
-    async def run() -> None:
-        engine = create_async_engine(url)
-        sessions = async_sessionmaker(engine, class_=AsyncRefSession)
-        toolset = Toolset(MODELS, expect="optional", consent=RULES)
-        own = RefRegistry(engine)
-        desk = toolset.bind(sessions, registry=own, journal=Journal(refusals=True))
-        await desk.call_async("chat-7", None, "db_read", {"table": "stall_orders"})
-        with pytest.raises(SetupError, match="aio"):
-            desk.plan("chat-7", None, "db_delete", DELETE)
-        with pytest.raises(SetupError, match=r"desk\.aio"):
-            desk.history("chat-7")
-        plan = await desk.aio.plan("chat-7", None, "db_delete", DELETE)
-        answer = await desk.call_async("chat-7", None, "db_delete", DELETE, user="bob")
-        [waiting] = await desk.aio.approvals("chat-7")
-        assert waiting.plan == plan
-        assert answer.pending == waiting.call
-        await desk.aio.approve("chat-7", None, waiting.call, by="ann")
-        undone = await desk.aio.undo("chat-7", call=waiting.call, by="ann")
-        assert undone.refusal is None
+    @desk.tool
+    async def clear(session: AsyncRefSession) -> int:
+        """Delete all orders."""
+        found = (await session.scalars(select(StallOrder))).all()
+        for each in found:
+            await session.delete(each)
+        return len(found)
 
-        @desk.tool
-        async def clear(session: AsyncRefSession) -> int:
-            """Delete all orders."""
-            found = (await session.scalars(select(StallOrder))).all()
-            for each in found:
-                await session.delete(each)
-            return len(found)
-
-        assert (await desk.call_async("chat-7", None, "clear", {})).pending == 3
-        assert (await desk.aio.approve("chat-7", None, 3, by="ann")).value == {"result": 1}
-        assert (await desk.call_async("chat-7", None, "db_read", {"table": "none"})).failed
-        records = await desk.aio.history("chat-7")
-        assert [record.state for record in records] == ["done", "done", "done", "refused"]
-        await engine.dispose()
-
-    del registry
-    asyncio.run(run())
+    assert (await desk.call_async(*CHAT, "clear", {})).pending == 3
+    assert (await desk.aio.approve(*CHAT, 3, by="ann")).value == {"result": 1}
+    assert (await desk.call_async(*CHAT, "db_read", {"table": "none"})).failed
+    records = await desk.aio.history("chat-7")
+    assert [record.state for record in records] == ["done", "done", "done", "refused"]
+    await engine.dispose()
 
 
 def test_the_model_has_no_way_to_approve(desk_of: Desks) -> None:
@@ -470,7 +419,7 @@ def test_the_model_has_no_way_to_approve(desk_of: Desks) -> None:
     tools = {"db_read", "db_create", "db_update", "db_delete", "db_edit_list"}
     assert names == {*tools, "db_call_status"}
     for tool in ("approve", "undo", "plan", "reject"):
-        assert code_of(desk.call("chat-7", None, tool, {"call": 1})) == "unknown_tool"
+        assert code_of(desk.call(*CHAT, tool, {"call": 1})) == "unknown_tool"
 
 
 def test_what_is_not_seen_needs_a_person_and_is_not_undone(desk_of: Desks) -> None:
@@ -482,31 +431,30 @@ def test_what_is_not_seen_needs_a_person_and_is_not_undone(desk_of: Desks) -> No
 
     hooks = {StallOrder: [Log()]}
     waiting = desk_of(hooks=hooks, consent={StallParcel: ["delete"]})
-    assert waiting.call("chat-7", None, "db_update", UPDATE).pending == 1
-    assert not waiting.approve("chat-7", None, 1, by="ann").failed
+    assert waiting.call(*CHAT, "db_update", UPDATE).pending == 1
+    assert not waiting.approve(*CHAT, 1, by="ann").failed
 
     free = desk_of(hooks=hooks)
-    free.call("chat-7", None, "db_update", {**UPDATE, "data": {"title": "Table"}})
+    free.call(*CHAT, "db_update", {**UPDATE, "data": {"title": "Table"}})
     for call in (1, 2):
-        refused = free.undo("chat-7", call=call, by="ann").refusal
-        assert refused is not None
-        assert "SQL as text, whose changes are not known" in refused["message"]
+        message = refusal_of(free, call=call)["message"]
+        assert "SQL as text, whose changes are not known" in message
 
 
 def test_an_id_with_other_arguments_is_another_call(desk_of: Desks, stored: Stored) -> None:
     """Some models number their calls anew in each turn, and people edit arguments."""
     desk, before = desk_of(consent={StallOrder: "all"}), stored()
-    delete = desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1")
-    create = desk.call("chat-7", None, "db_create", CREATE, call_id="call_1")
-    again = desk.call("chat-7", None, "db_create", CREATE, call_id="call_1")
+    delete = desk.call(*CHAT, "db_delete", DELETE, call_id="call_1")
+    create = desk.call(*CHAT, "db_create", CREATE, call_id="call_1")
+    again = desk.call(*CHAT, "db_create", CREATE, call_id="call_1")
 
     assert (delete.pending, create.pending, again.pending) == (1, 2, 2)
     assert [(each.call_id, each.is_edited) for each in desk.approvals("chat-7")] == [
         ("call_1", False),
         ("call_1", True),
     ]
-    desk.approve("chat-7", None, 2, by="ann")
-    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == delete
+    desk.approve(*CHAT, 2, by="ann")
+    assert desk.call(*CHAT, "db_delete", DELETE, call_id="call_1") == delete
     assert len(stored()["stall_orders"]) == len(before["stall_orders"]) + 1
 
 
@@ -515,57 +463,47 @@ def test_asking_before_a_call(desk_of: Desks, stored: Stored) -> None:
     desk, before = desk_of(consent=RULES), stored()
     nobody = desk_of()
 
-    assert desk.ask("chat-7", None, "db_update", UPDATE) is None
-    assert desk.ask("chat-7", None, "db_read", {"table": "stall_orders"}) is None
-    assert desk.ask("chat-7", None, "db_delete", {"table": "chairs"}) is None
-    assert nobody.ask("chat-7", None, "db_delete", DELETE) is None
-    asked = desk.ask("chat-7", None, "db_delete", DELETE, user="bob", call_id="call_1")
-    again = desk.ask("chat-7", None, "db_delete", DELETE, user="bob", call_id="call_1")
+    assert desk.ask(*CHAT, "db_update", UPDATE) is None
+    assert desk.ask(*CHAT, "db_read", {"table": "stall_orders"}) is None
+    assert desk.ask(*CHAT, "db_delete", {"table": "chairs"}) is None
+    assert nobody.ask(*CHAT, "db_delete", DELETE) is None
+    asked = desk.ask(*CHAT, "db_delete", DELETE, user="bob", call_id="call_1")
+    again = desk.ask(*CHAT, "db_delete", DELETE, user="bob", call_id="call_1")
 
     assert asked is not None
-    assert asked == again == desk.answer("chat-7", None, 1)
+    assert asked == again == desk.answer(*CHAT, 1)
     assert asked.pending == 1
     assert stored() == before
     [waiting] = desk.approvals("chat-7")
     assert waiting.user == "bob"
-    done = desk.approve("chat-7", None, 1, by="ann")
-    assert desk.call("chat-7", None, "db_delete", DELETE, call_id="call_1") == done
-    assert desk.answer("chat-7", None, 1) == done
-    assert code_of(desk.answer("chat-7", None, 9)) == "rejected"
+    done = desk.approve(*CHAT, 1, by="ann")
+    assert desk.call(*CHAT, "db_delete", DELETE, call_id="call_1") == done
+    assert desk.answer(*CHAT, 1) == done
+    assert code_of(desk.answer(*CHAT, 9)) == "rejected"
 
 
 def test_a_call_that_cannot_be_done_any_more_waits_no_longer(desk_of: Desks, shop: Engine) -> None:
     """The model is told why, and can call again."""
     desk = desk_of(consent=RULES)
     delete = {**DELETE, "expect": "Desk"}
-    desk.call("chat-7", None, "db_delete", delete, call_id="call_1")
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
+    desk.call(*CHAT, "db_delete", delete, call_id="call_1")
+    execute(shop, "UPDATE stall_orders SET title = 'Table'")
 
-    assert code_of(desk.approve("chat-7", None, 1, by="ann")) == "unexpected_row"
+    assert code_of(desk.approve(*CHAT, 1, by="ann")) == "unexpected_row"
     assert desk.approvals("chat-7") == []
-    told = desk.call("chat-7", None, "db_delete", delete, call_id="call_1")
+    told = desk.call(*CHAT, "db_delete", delete, call_id="call_1")
     assert code_of(told) == "unexpected_row"
     [record] = desk.history("chat-7")
     assert (record.state, record.decided_by, record.reason) == ("refused", "ann", None)
 
 
-def test_the_same_call_waits_once(desk_of: Desks) -> None:
-    """Models repeat calls that they are told not to repeat."""
-    desk = desk_of(consent=RULES)
-    for _ in range(2):
-        assert desk.call("chat-7", None, "db_delete", DELETE).pending == 1
-    assert len(desk.approvals("chat-7")) == 1
-
-
 def test_a_change_is_said(desk_of: Desks, shop: Engine) -> None:
     """A person sees what differs from the plan, also of rows that go along."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET status = 'paid'"))
+    desk.call(*CHAT, "db_delete", DELETE)
+    execute(shop, "UPDATE stall_orders SET status = 'paid'")
 
-    answer = desk.approve("chat-7", None, 1, by="ann")
+    answer = desk.approve(*CHAT, 1, by="ann")
 
     assert "status was OPEN in the plan, and is PAID now" in answer.value["error"]["message"]
 
@@ -574,10 +512,10 @@ def test_a_change_is_said(desk_of: Desks, shop: Engine) -> None:
 def test_a_call_that_there_is_not(desk_of: Desks, call: Any) -> None:
     """It is said in words for people."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
-    assert code_of(desk.approve("chat-7", None, call, by="ann")) == "unknown_call"
-    assert code_of(desk.reject("chat-7", None, call, by="ann")) == "unknown_call"
+    assert code_of(desk.approve(*CHAT, call, by="ann")) == "unknown_call"
+    assert code_of(desk.reject(*CHAT, call, by="ann")) == "unknown_call"
     refused = desk.undo("chat-7", call=call, turn=7 if call is None else None, by="ann").refusal
     assert refused is not None
 
@@ -585,10 +523,10 @@ def test_a_call_that_there_is_not(desk_of: Desks, call: Any) -> None:
 def test_what_was_done_is_not_rejected(desk_of: Desks) -> None:
     """Who rejects it is told."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
-    desk.approve("chat-7", None, 1, by="ann")
+    desk.call(*CHAT, "db_delete", DELETE)
+    desk.approve(*CHAT, 1, by="ann")
 
-    answer = desk.reject("chat-7", None, 1, by="eve")
+    answer = desk.reject(*CHAT, 1, by="eve")
 
     assert code_of(answer) == "already_done"
     assert "ann has approved it" in answer.text
@@ -597,25 +535,22 @@ def test_what_was_done_is_not_rejected(desk_of: Desks) -> None:
 def test_what_waits_is_not_undone(desk_of: Desks) -> None:
     """The refusal says that it waits."""
     desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
-    refused = desk.undo("chat-7", call=1, by="ann").refusal
-
-    assert refused is not None
-    assert "call 1 is waiting" in refused["message"]
+    assert "call 1 is waiting" in refusal_of(desk, call=1)["message"]
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "a\ud800", object()])
+@pytest.mark.parametrize("name", ["", "a\0b", "a\ud800", object(), None])
 def test_people_have_names_that_can_be_stored(desk_of: Desks, stored: Stored, name: Any) -> None:
-    """The user of a call, and people who approve, reject or undo: nothing is done."""
+    """The user of a call, if it has one, and people who approve, reject or undo."""
     desk, before = desk_of(consent=RULES), stored()
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
     acts: list[Callable[[], object]] = [
-        lambda: desk.call("chat-7", None, "db_update", UPDATE, user=name),
-        lambda: desk.plan("chat-7", None, "db_update", UPDATE, user=name),
-        lambda: desk.approve("chat-7", None, 1, by=name),
-        lambda: desk.reject("chat-7", None, 1, by=name),
-        lambda: desk.undo("chat-7", None, call=1, by=name),
+        lambda: desk.call(*CHAT, "db_update", UPDATE, user=name or ""),
+        lambda: desk.plan(*CHAT, "db_update", UPDATE, user=name or ""),
+        lambda: desk.approve(*CHAT, 1, by=name),
+        lambda: desk.reject(*CHAT, 1, by=name),
+        lambda: desk.undo(*CHAT, call=1, by=name),
     ]
     for act in acts:
         with pytest.raises(SetupError, match="has no text"):
@@ -627,10 +562,10 @@ def test_people_have_names_that_can_be_stored(desk_of: Desks, stored: Stored, na
 def test_a_rejected_call_that_is_repeated_says_so(desk_of: Desks) -> None:
     """A person is asked again, as the user may want it by now; the model is reminded."""
     desk = desk_of(consent=RULES)
-    first = desk.call("chat-7", None, "db_delete", DELETE)
+    first = desk.call(*CHAT, "db_delete", DELETE)
     assert "rejected" not in first.text
-    desk.reject("chat-7", None, 1, by="ann", reason="not yet")
-    again = desk.call("chat-7", None, "db_delete", DELETE)
+    desk.reject(*CHAT, 1, by="ann", reason="not yet")
+    again = desk.call(*CHAT, "db_delete", DELETE)
     assert again.pending == 2
     assert "rejected before (not yet)" in again.text
 
@@ -639,37 +574,26 @@ def test_each_user_has_a_call_of_their_own(desk_of: Desks) -> None:
     """Two users ask for the same: each waits, is decided, and is done for that user."""
     desk = desk_of(consent=RULES)
     numbers = [
-        desk.call("chat-7", None, "db_delete", DELETE, user=user, call_id=user).pending
+        desk.call(*CHAT, "db_delete", DELETE, user=user, call_id=user).pending
         for user in ("ann", "bob", "ann", None)
     ]
     assert numbers == [1, 2, 1, 3]
     assert [each.user for each in desk.approvals("chat-7")] == ["ann", "bob", None]
 
-    desk.reject("chat-7", None, 1, by="eve")
-    again = desk.call("chat-7", None, "db_delete", DELETE, user="bob")
+    desk.reject(*CHAT, 1, by="eve")
+    again = desk.call(*CHAT, "db_delete", DELETE, user="bob")
     assert "rejected before" not in again.value["pending"]["message"]
-    desk.approve("chat-7", None, 2, by="eve")
+    desk.approve(*CHAT, 2, by="eve")
     assert [(each.user, each.state) for each in desk.history("chat-7")][:2] == [
         ("ann", "rejected"),
         ("bob", "done"),
     ]
 
 
-def test_a_decision_needs_the_name_of_a_person(desk_of: Desks) -> None:
-    """`by=None`, as of a missing login, is refused."""
-    desk = desk_of(consent=RULES)
-    desk.call("chat-7", None, "db_delete", DELETE)
-    nobody: Any = None
-    for act in (desk.approve, desk.reject):
-        with pytest.raises(SetupError, match="by= has no text"):
-            act("chat-7", None, 1, by=nobody)
-    assert [each.call for each in desk.approvals("chat-7")] == [1]
-
-
 def test_an_empty_id_names_no_call(desk_of: Desks) -> None:
     """Some providers send one with each call: the second is not a repetition of the first."""
     desk = desk_of()
-    made = [desk.call("chat-7", None, "db_create", CREATE, call_id="") for _ in range(2)]
+    made = [desk.call(*CHAT, "db_create", CREATE, call_id="") for _ in range(2)]
     first, second = (answer.value["rows"][0]["id"] for answer in made)
     assert first != second
 
@@ -681,4 +605,4 @@ def test_the_history_is_asked_for_by_refs(desk_of: Desks) -> None:
         with pytest.raises(UnknownRefError, match="'order 1' is not a known ref"):
             read("chat-7", ref="order 1")
         assert read("chat-7", ref="stall_order_9") == []
-    assert desk.answer("chat-7", None, 10**30).failed
+    assert desk.answer(*CHAT, 10**30).failed

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import Date, ForeignKey, Integer, Numeric, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import ARRAY, DOMAIN, JSONB
 from sqlalchemy.engine import Engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Toolset
 from alfred_refs.tools.exact import split_array
-from tests.tools.shop.conftest import named
+from tests.tools.conftest import by, save
 
 
 class FolderBase(DeclarativeBase):
@@ -65,11 +65,9 @@ def desk(engine: Engine) -> BoundToolset:
     with engine.begin() as connection:
         connection.execute(text("CREATE DOMAIN folder_name AS text"))
     FolderBase.metadata.create_all(engine)
-    with Session(engine) as session, session.begin():
-        ann, bob = FolderReader(name="Ann"), FolderReader(name='"Bob", (x)')
-        session.add_all([ann, bob])
-        session.flush()
-        session.add(Folder(readers=[ann.id, bob.id], **VALUES))
+    ann, bob = uuid.uuid4(), uuid.uuid4()
+    readers = [FolderReader(id=ann, name="Ann"), FolderReader(id=bob, name='"Bob", (x)')]
+    save(engine, *readers, Folder(readers=[ann, bob], **VALUES))
     toolset = Toolset([Folder, FolderReader], expect="optional")
     sessions = sessionmaker(engine, class_=RefSession)
     desk = toolset.bind(sessions, registry=RefRegistry(engine), journal=True)
@@ -81,7 +79,7 @@ def desk(engine: Engine) -> BoundToolset:
 def test_arrays_are_shown_as_answers_show_them(desk: BoundToolset) -> None:
     """The same JSON as `db_read`; refs by name."""
     [row] = desk.call("chat-8", None, "db_read", {"table": "folders"}).value["rows"]
-    remove = {"table": "folders", "filters": named("folder_1")}
+    remove = {"table": "folders", "filters": by("id", "folder_1")}
     [planned] = desk.plan("chat-8", None, "db_delete", remove).rows
     texts = {"prices": ["1.50"], "days": ["2026-05-01"]}  # of numbers that JSON would round
     assert {name: planned.fields[name] for name in VALUES} == {
@@ -100,7 +98,7 @@ def test_a_changed_array_of_refs_is_named(desk: BoundToolset) -> None:
     ann = refs["Ann"]
     change = {
         "table": "folders",
-        "filters": named("folder_1"),
+        "filters": by("id", "folder_1"),
         "data": {"readers": [ann], "words": []},
     }
     line = desk.plan("chat-8", None, "db_update", change).rows[0].line

@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
-from sqlalchemy import DateTime, Engine, ForeignKey, create_engine, select, update
+from sqlalchemy import DateTime, Engine, ForeignKey, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession, UnknownConversationError
 from alfred_refs.context import Audience
 from alfred_refs.owners import Ownership
 from alfred_refs.tools import BoundToolset, Journal, Toolset
+from tests.tools.conftest import by, save
+from tests.tools.shop.conftest import execute
 from tests.tools.shop.random_shops import Backwards
 
 
@@ -50,14 +53,8 @@ class FirmStep(Base):
 Desks = Callable[..., BoundToolset]
 
 CALL = ("chat-9", 1)
-TASK = {
-    "table": "firm_tasks",
-    "filters": [{"field": "id", "op": "=", "value": "firm_task_1"}],
-}
-STEP = {
-    "table": "firm_steps",
-    "filters": [{"field": "id", "op": "=", "value": "firm_step_1"}],
-}
+TASK = {"table": "firm_tasks", "filters": by("id", "firm_task_1")}
+STEP = {"table": "firm_steps", "filters": by("id", "firm_step_1")}
 TITLE = {**TASK, "data": {"title": "Sweep"}}
 
 
@@ -65,11 +62,9 @@ TITLE = {**TASK, "data": {"title": "Sweep"}}
 def firms(engine: Engine) -> Engine:
     """An engine on a database with a task of firm 1, which has one step."""
     Base.metadata.create_all(engine)
-    with Session(engine) as session, session.begin():
-        task = FirmTask(title="Clean", firm=1, due=datetime(2026, 2, 3, tzinfo=UTC))
-        session.add(task)
-        session.flush()
-        session.add(FirmStep(text="floor", task_id=task.id))
+    key, due = uuid.uuid4(), datetime(2026, 2, 3, tzinfo=UTC)
+    task = FirmTask(id=key, title="Clean", firm=1, due=due)
+    save(engine, task, FirmStep(text="floor", task_id=key))
     return engine
 
 
@@ -97,12 +92,6 @@ def titles(engine: Engine) -> list[str]:
         return [*session.scalars(select(FirmTask.title).order_by(FirmTask.title))]
 
 
-def give_away(engine: Engine) -> None:
-    """All tasks are of firm 2."""
-    with Session(engine) as session, session.begin():
-        session.execute(update(FirmTask).values(firm=2))
-
-
 def test_calls_of_an_owner_are_kept_and_undone(desk_of: Desks, firms: Engine) -> None:
     """The registry's statements are no part of what the owner's session is confined to."""
     desk = desk_of(consent={FirmTask: ["delete"]})
@@ -123,7 +112,7 @@ def test_a_row_that_belongs_to_another_owner_now(desk_of: Desks, firms: Engine) 
     desk = desk_of()
     desk.call(*CALL, "db_update", TITLE)
     desk.call(*CALL, "db_create", {"table": "firm_tasks", "data": {"title": "New"}})
-    give_away(firms)
+    execute(firms, "UPDATE firm_tasks SET firm = 2")
 
     for call in (1, 2):
         refused = desk.undo(*CALL, call=call, by="ann").refusal
@@ -149,9 +138,8 @@ def test_prompts_say_what_waits_in_conversations_of_the_owner(
     with pytest.raises(UnknownConversationError):
         desk.context("chat-9", 2).render()
 
-    give_away(firms)
-    with Session(firms) as session, session.begin():
-        session.execute(update(FirmTask).values(title="Secret"))
+    execute(firms, "UPDATE firm_tasks SET firm = 2")
+    execute(firms, "UPDATE firm_tasks SET title = 'Secret'")
     shown = desk.context(*CALL).render()
     assert waits in shown
     assert "not visible" in shown
@@ -188,22 +176,17 @@ def test_approvals_that_the_database_rolls_back(desk_of: Desks, firms: Engine) -
     strict = create_engine(firms.url, isolation_level="REPEATABLE READ")
     desk = desk_of(strict, consent={FirmTask: "all"})
     number = desk.call(*CALL, "db_update", TITLE).pending or 0
-    answers: list[str] = []
     barrier = threading.Barrier(2)
 
-    def approve() -> None:
+    def approve(person: str) -> str:
         barrier.wait()
-        answers.append(desk.approve(*CALL, number, by="ann").text)
+        return desk.approve(*CALL, number, by=person).text
 
-    threads = [threading.Thread(target=approve) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as people:
+        first, second = people.map(approve, ["ann", "bob"])
     strict.dispose()
 
-    assert len(answers) == 2
-    assert answers[0] == answers[1]
+    assert first == second
     assert titles(firms) == ["Sweep"]
 
 
@@ -254,7 +237,7 @@ def test_a_row_of_two_tables_is_one_in_the_history(engine: Engine) -> None:
     desk.call(
         "chat-7", None, "db_create", {"table": "reminders", "data": {"title": "Pay", "number": 1}}
     )
-    only = [{"field": "id", "op": "=", "value": "mail_1"}]
+    only = by("id", "mail_1")
     change = {"table": "reminders", "filters": only, "expect": "Pay"}
     desk.call("chat-7", None, "db_update", {**change, "data": {"title": "Pay!", "number": 2}})
     created, updated = desk.history("chat-7")

@@ -19,7 +19,19 @@ from alfred_refs.errors import SetupError
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
-from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
+from tests.tools.conftest import by, save
+from tests.tools.shop.conftest import (
+    CHAT,
+    CREATE,
+    DELETE,
+    MODELS,
+    UPDATE,
+    WRITES,
+    Rows,
+    execute,
+    lost_commits,
+    refusal_of,
+)
 from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallPhoto
 
 Desks = Callable[..., BoundToolset]
@@ -28,7 +40,7 @@ Stored = Callable[[], Rows]
 
 def lines_of(desk: BoundToolset, **which: Any) -> list[str]:
     """What the history says, line by line."""
-    return [row.line for row in desk.changes("chat-7", None, **which)]
+    return [row.line for row in desk.changes(*CHAT, **which)]
 
 
 def test_history_by_turn_and_by_row(desk_of: Desks) -> None:
@@ -36,9 +48,9 @@ def test_history_by_turn_and_by_row(desk_of: Desks) -> None:
     desk = desk_of()
     chat = desk.conversation("chat-7")
     chat.begin_turn()
-    desk.call("chat-7", None, "db_update", UPDATE, user="bob")
+    desk.call(*CHAT, "db_update", UPDATE, user="bob")
     chat.begin_turn()
-    desk.call("chat-7", None, "db_create", CREATE)
+    desk.call(*CHAT, "db_create", CREATE)
 
     first, second = desk.history("chat-7")
     assert (first.call, first.turn, first.tool, first.user) == (1, 1, "db_update", "bob")
@@ -58,8 +70,12 @@ def test_history_by_turn_and_by_row(desk_of: Desks) -> None:
 def test_reads_and_refused_calls_are_not_kept(desk_of: Desks) -> None:
     """Reads and refused calls are not kept."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_read", {"table": "stall_lines"})
-    desk.call("chat-7", None, "db_delete", {**DELETE, "filters": named("stall_order_9")})
+    desk.call(*CHAT, "db_read", {"table": "stall_lines"})
+    for tool, given in (
+        ("db_delete", {**DELETE, "filters": by("id", "stall_order_9")}),
+        ("db_read", {"table": "nowhere"}),
+    ):
+        assert desk.call(*CHAT, tool, given).failed
 
     assert desk.history("chat-7") == []
 
@@ -67,14 +83,8 @@ def test_reads_and_refused_calls_are_not_kept(desk_of: Desks) -> None:
 def test_what_is_rolled_back_is_not_kept(desk_of: Desks, shop: Engine) -> None:
     """What is rolled back is not kept."""
     desk = desk_of()
-
-    def lose(_: object) -> None:
-        raise KeyboardInterrupt
-
-    event.listen(shop, "commit", lose)
-    with pytest.raises(KeyboardInterrupt):
-        desk.call("chat-7", None, "db_update", UPDATE)
-    event.remove(shop, "commit", lose)
+    with lost_commits(shop):
+        desk.call(*CHAT, "db_update", UPDATE)
 
     assert desk.history("chat-7") == []
 
@@ -83,7 +93,7 @@ def test_hidden_columns_are_kept_and_not_shown(desk_of: Desks, stored: Stored) -
     """Hidden columns are kept and not shown."""
     before = stored()
     desk = desk_of(hidden=[StallOrder.status, StallOrder.made_at])
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
     assert "OPEN" not in str(desk.history("chat-7"))
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
@@ -91,26 +101,23 @@ def test_hidden_columns_are_kept_and_not_shown(desk_of: Desks, stored: Stored) -
 
 
 def test_columns_that_are_not_kept(desk_of: Desks, stored: Stored) -> None:
-    """Columns that are not kept."""
+    """Nothing of an update or a delete is undone without them; the history has no value."""
     desk = desk_of(journal=Journal(without=[StallOrder.status]))
-    desk.call("chat-7", None, "db_update", UPDATE)
-    desk.call("chat-7", None, "db_delete", DELETE)
-    before = stored()
-
+    desk.conversation("chat-7").begin_turn()
+    for call, (tool, given) in enumerate([("db_update", UPDATE), ("db_delete", DELETE)], start=1):
+        desk.call(*CHAT, tool, given)
+        after = stored()
+        for which in ({"turn": 1}, {"call": call}):
+            assert "status, which is not kept" in refusal_of(desk, **which)["message"]
+            assert stored() == after
     assert "PAID" not in str(desk.history("chat-7"))
-    refused = desk.undo("chat-7", call=2, by="ann").refusal
-    assert refused is not None
-    assert "status" in refused["message"]
-    assert stored() == before
 
 
-@pytest.mark.parametrize(
-    ("tool", "given"), [("db_delete", DELETE), ("db_update", UPDATE), ("db_create", CREATE)]
-)
+@WRITES
 def test_undo_and_redo(desk_of: Desks, stored: Stored, tool: str, given: dict[str, Any]) -> None:
     """All rows are as before, to the byte, with their keys, also generated ones."""
     desk, before = desk_of(), stored()
-    desk.call("chat-7", None, tool, given)
+    desk.call(*CHAT, tool, given)
     after = stored()
     assert after != before
 
@@ -130,26 +137,26 @@ def test_refs_work_again(desk_of: Desks) -> None:
     """Refs work again."""
     desk = desk_of()
     shown = {"table": "stall_lines", "columns": ["text"], "order_by": "text"}
-    rows = desk.call("chat-7", None, "db_read", shown).value["rows"]
-    desk.call("chat-7", None, "db_delete", DELETE)
-    assert desk.call("chat-7", None, "db_update", UPDATE).failed
+    rows = desk.call(*CHAT, "db_read", shown).value["rows"]
+    desk.call(*CHAT, "db_delete", DELETE)
+    assert desk.call(*CHAT, "db_update", UPDATE).failed
 
     desk.undo("chat-7", call=1, by="ann")
 
-    assert desk.call("chat-7", None, "db_read", shown).value["rows"] == rows
-    assert not desk.call("chat-7", None, "db_update", UPDATE).failed
+    assert desk.call(*CHAT, "db_read", shown).value["rows"] == rows
+    assert not desk.call(*CHAT, "db_update", UPDATE).failed
 
 
 def test_a_turn_is_undone_as_a_whole(desk_of: Desks, stored: Stored) -> None:
     """A turn is undone as a whole."""
     desk, before = desk_of(), stored()
     desk.conversation("chat-7").begin_turn()
-    desk.call("chat-7", None, "db_update", UPDATE)
-    desk.call("chat-7", None, "db_create", CREATE)
-    new = {**UPDATE, "filters": named("stall_order_2")}
-    assert not desk.call("chat-7", None, "db_update", new).failed
-    desk.call("chat-7", None, "db_update", {**UPDATE, "data": {"title": "Table"}})
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_update", UPDATE)
+    desk.call(*CHAT, "db_create", CREATE)
+    new = {**UPDATE, "filters": by("id", "stall_order_2")}
+    assert not desk.call(*CHAT, "db_update", new).failed
+    desk.call(*CHAT, "db_update", {**UPDATE, "data": {"title": "Table"}})
+    desk.call(*CHAT, "db_delete", DELETE)
 
     undone = desk.undo("chat-7", turn=1, by="ann")
 
@@ -160,14 +167,11 @@ def test_a_turn_is_undone_as_a_whole(desk_of: Desks, stored: Stored) -> None:
 def test_a_later_change_is_not_lost(desk_of: Desks, shop: Engine, stored: Stored) -> None:
     """A later change is not lost."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_update", UPDATE)
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET status = 'lost'"))
+    desk.call(*CHAT, "db_update", UPDATE)
+    execute(shop, "UPDATE stall_orders SET status = 'lost'")
     before = stored()
 
-    refused = desk.undo("chat-7", call=1, by="ann").refusal
-
-    assert refused is not None
+    refused = refusal_of(desk, call=1)
     assert refused["code"] == "undo_conflict"
     assert refused["conflicts"] == ['stall_order_1 "Desk": status was changed since']
     assert stored() == before
@@ -176,9 +180,8 @@ def test_a_later_change_is_not_lost(desk_of: Desks, shop: Engine, stored: Stored
 def test_a_change_of_another_column_stays(desk_of: Desks, shop: Engine) -> None:
     """A change of another column stays."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_update", UPDATE)
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
+    desk.call(*CHAT, "db_update", UPDATE)
+    execute(shop, "UPDATE stall_orders SET title = 'Table'")
 
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
     with Session(shop) as session:
@@ -200,52 +203,33 @@ def test_a_new_row_that_others_refer_to(
 ) -> None:
     """A foreign key may block the delete, or delete or change the rows of others along."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_create", CREATE)
+    desk.call(*CHAT, "db_create", CREATE)
     with shop.begin() as connection:
         connection.execute(text(f"{statement} WHERE title = 'Chair'"))
     before = stored()
 
-    refused = desk.undo("chat-7", call=1, by="ann").refusal
-
-    assert refused is not None
-    assert 'refers to stall_order_2 "Chair"' in refused["message"]
+    assert 'refers to stall_order_2 "Chair"' in refusal_of(desk, call=1)["message"]
     assert stored() == before
 
 
 def test_a_row_that_came_back_otherwise_and_one_that_is_gone(desk_of: Desks, shop: Engine) -> None:
     """A row that came back otherwise and one that is gone."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call(*CHAT, "db_update", UPDATE)
     with Session(shop) as session, session.begin():
         key = session.scalars(select(StallOrder.id)).one()
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
-    refused = desk.undo("chat-7", call=1, by="ann").refusal
-    assert refused is not None
-    assert "does not exist any more" in refused["message"]
+    assert "does not exist any more" in refusal_of(desk, call=1)["message"]
 
-    with Session(shop) as session, session.begin():
-        session.add(StallOrder(id=key, title="Other"))
-    refused = desk.undo("chat-7", call=2, by="ann").refusal
-    assert refused is not None
-    assert "exists again" in refused["message"]
+    save(shop, StallOrder(id=key, title="Other"))
+    assert "exists again" in refusal_of(desk, call=2)["message"]
 
 
-def test_bytes_are_not_kept(desk_of: Desks, photo: None, stored: Stored) -> None:  # noqa: ARG001
-    """Bytes are not kept."""
-    desk = desk_of()
-    desk.call("chat-7", None, "db_delete", DELETE)
-    before = stored()
-
-    refused = desk.undo("chat-7", call=1, by="ann").refusal
-
-    assert refused is not None
-    assert "content, which is not kept" in refused["message"]
-    assert stored() == before
-
-
-def test_changed_bytes_are_seen(desk_of: Desks, photo: None, stored: Stored) -> None:  # noqa: ARG001
-    """Only a digest of bytes is kept: it shows that they were changed, and an undo is refused."""
+@pytest.mark.usefixtures("photo")
+@pytest.mark.parametrize(("tool", "given"), [("db_delete", DELETE), ("redo_photos", {})])
+def test_bytes_are_not_kept(desk_of: Desks, stored: Stored, tool: str, given: Any) -> None:
+    """Only a digest, which shows that they were changed: the plan says so, an undo is refused."""
     desk = desk_of()
 
     @desk.tool
@@ -254,43 +238,17 @@ def test_changed_bytes_are_seen(desk_of: Desks, photo: None, stored: Stored) -> 
         session.execute(update(StallPhoto).values(content=b"new"))
         return "done"
 
-    assert desk.plan("chat-7", None, "redo_photos", {}).lasting == [
-        "content of 1 row in stall_photos"
-    ]
-    desk.call("chat-7", None, "redo_photos", {})
+    assert desk.plan(*CHAT, tool, given).lasting == ["content of 1 row in stall_photos"]
+    desk.call(*CHAT, tool, given)
     before = stored()
 
-    refused = desk.undo("chat-7", call=1, by="ann").refusal
-
-    assert refused is not None
-    assert "content, which is not kept" in refused["message"]
+    assert "content, which is not kept" in refusal_of(desk, call=1)["message"]
     assert stored() == before
-
-
-def test_an_update_of_a_column_that_is_not_kept(desk_of: Desks, stored: Stored) -> None:
-    """The rest of an update is not undone alone, also where another call deletes the row."""
-    desk = desk_of(journal=Journal(without=[StallOrder.status]))
-    desk.conversation("chat-7").begin_turn()
-    desk.call("chat-7", None, "db_update", UPDATE)
-    after = stored()
-
-    refused = desk.undo("chat-7", turn=1, by="ann").refusal
-    assert refused is not None
-    assert "status, which is not kept" in refused["message"]
-    assert stored() == after
-
-    desk.call("chat-7", None, "db_delete", DELETE)
-    after = stored()
-    refused = desk.undo("chat-7", turn=1, by="ann").refusal
-    assert refused is not None
-    assert "status, which is not kept" in refused["message"]
-    assert stored() == after
 
 
 def test_a_row_with_another_key(desk_of: Desks, stored: Stored, shop: Engine) -> None:
     """It is one row that is deleted and one that is created."""
-    with Session(shop) as session, session.begin():
-        session.add(StallLabel(id=11, name="blue"))
+    save(shop, StallLabel(id=11, name="blue"))
     desk, before = desk_of(), stored()
 
     @desk.tool
@@ -300,7 +258,7 @@ def test_a_row_with_another_key(desk_of: Desks, stored: Stored, shop: Engine) ->
         session.execute(update(StallLabel).where(blue).values(id=12))
         return "done"
 
-    desk.call("chat-7", None, "renumber", {})
+    desk.call(*CHAT, "renumber", {})
     after = stored()
     assert [row.action for row in desk.changes("chat-7")] == ["deleted", "created"]
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
@@ -313,20 +271,18 @@ def test_references_in_a_circle_and_unique_values(
     desk_of: Desks, shop: Engine, stored: Stored
 ) -> None:
     """Rows refer to each other, and a new row has taken a name that was free meanwhile."""
-    with Session(shop) as session, session.begin():
-        order = session.scalars(select(StallOrder)).one()
-        order.after_id = order.id
-        session.add(StallLabel(id=7, name="new"))
+    execute(shop, "UPDATE stall_orders SET after_id = id")
+    save(shop, StallLabel(id=7, name="new"))
     desk, before = desk_of(), stored()
-    desk.call("chat-7", None, "db_read", {"table": "stall_labels"})
+    desk.call(*CHAT, "db_read", {"table": "stall_labels"})
     desk.conversation("chat-7").begin_turn()
-    label = {"table": "stall_labels", "filters": [{"field": "name", "op": "=", "value": "new"}]}
+    label = {"table": "stall_labels", "filters": by("name", "new")}
     given = {**label, "expect": {"count": 1}}
-    assert not desk.call("chat-7", None, "db_delete", given).failed
+    assert not desk.call(*CHAT, "db_delete", given).failed
     assert not desk.call(
-        "chat-7", None, "db_create", {"table": "stall_labels", "data": {"name": "new"}}
+        *CHAT, "db_create", {"table": "stall_labels", "data": {"name": "new"}}
     ).failed
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
 
     assert desk.undo("chat-7", turn=1, by="ann").refusal is None
     assert stored() == before
@@ -377,7 +333,7 @@ def test_a_database_that_refuses_an_undo(
 def test_an_undo_of_what_was_undone(desk_of: Desks, stored: Stored) -> None:
     """An undo of what was undone."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call(*CHAT, "db_update", UPDATE)
     desk.undo("chat-7", call=1, by="ann")
     before = stored()
 
@@ -389,10 +345,9 @@ def test_an_undo_of_what_was_undone(desk_of: Desks, stored: Stored) -> None:
 def test_a_plan_that_is_not_true_any_more(desk_of: Desks, shop: Engine, stored: Stored) -> None:
     """A plan that is not true any more."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
     planned = desk.undo("chat-7", call=1, by="ann", only_plan=True)
-    with shop.begin() as connection:
-        connection.execute(text("DELETE FROM stall_parcels"))
+    execute(shop, "DELETE FROM stall_parcels")
     before = stored()
 
     assert desk.undo("chat-7", call=1, by="ann", plan=planned.token).refusal is not None
@@ -405,15 +360,13 @@ def test_values_are_deleted_by_age(desk_of: Desks) -> None:
         desk_of().prune_history()
     assert desk_of(journal=Journal(keep=timedelta(hours=1))).prune_history() == 0
     desk = desk_of(journal=Journal(keep=timedelta(0)))
-    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call(*CHAT, "db_update", UPDATE)
     assert desk.prune_history() == 1
 
     [record] = desk.history("chat-7")
     assert (record.tool, record.arguments) == ("db_update", None)
     assert "PAID" not in str(record.changes)
-    refused = desk.undo("chat-7", call=1, by="ann").refusal
-    assert refused is not None
-    assert "not kept any more" in refused["message"]
+    assert "not kept any more" in refusal_of(desk, call=1)["message"]
 
 
 def test_values_of_a_row_are_erased(desk_of: Desks, shop: Engine, registry: RefRegistry) -> None:
@@ -421,7 +374,7 @@ def test_values_of_a_row_are_erased(desk_of: Desks, shop: Engine, registry: RefR
     desk = desk_of()
     with Session(shop) as session:
         key = session.scalars(select(StallOrder.id)).one()
-    desk.call("chat-7", None, "db_delete", DELETE)
+    desk.call(*CHAT, "db_delete", DELETE)
     registry.erase(StallOrder, key)
 
     assert "Desk" not in str([row.model_dump() for row in desk.changes("chat-7")])
@@ -437,7 +390,7 @@ def test_what_hooks_change_is_undone_too(desk_of: Desks, stored: Stored) -> None
                 line.text += "!"
 
     desk, before = desk_of(hooks={StallOrder: [Touch()]}), stored()
-    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call(*CHAT, "db_update", UPDATE)
     assert any("top!" in row for row in stored()["stall_lines"])
 
     assert desk.undo("chat-7", call=1, by="ann").refusal is None
@@ -461,7 +414,7 @@ def test_hooks_are_asked_before_an_undo(desk_of: Desks, stored: Stored) -> None:
     ]
     for number, (verb, tool, arguments) in enumerate(calls):
         call = 2 * number + 1
-        assert not desk.call("chat-7", None, tool, arguments).failed
+        assert not desk.call(*CHAT, tool, arguments).failed
         asked.clear()
         for only_plan in (True, False):
             desk.undo("chat-7", call=call, by="ann", only_plan=only_plan)
@@ -482,26 +435,12 @@ def test_who_and_what_must_be_said(desk_of: Desks) -> None:
 def test_a_forgotten_conversation_has_no_history(desk_of: Desks, shop: Engine) -> None:
     """A forgotten conversation has no history."""
     desk = desk_of()
-    desk.call("chat-7", None, "db_update", UPDATE)
+    desk.call(*CHAT, "db_update", UPDATE)
     desk.conversation("chat-7").forget()
 
     assert desk.history("chat-7") == []
     with shop.connect() as connection:
         assert connection.scalar(text("SELECT count(*) FROM alfred_refs_change")) == 0
-
-
-def test_a_registry_of_another_database(shop: Engine, stored: Stored) -> None:
-    """A registry of another database."""
-    before = stored()
-    toolset = Toolset(MODELS, expect="optional")
-    sessions = sessionmaker(shop, class_=RefSession)
-    desk = toolset.bind(sessions, registry=RefRegistry(store=MemoryStore()), journal=True)
-    desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
-    desk.call("chat-7", None, "db_delete", DELETE)
-
-    assert desk.undo("chat-7", call=1, by="ann").refusal is None
-    assert stored() == before
-    assert [record.state for record in desk.history("chat-7")] == ["done", "done"]
 
 
 def test_keys_are_in_no_history(desk_of: Desks, shop: Engine) -> None:
@@ -511,27 +450,25 @@ def test_keys_are_in_no_history(desk_of: Desks, shop: Engine) -> None:
         keys = [
             str(key) for key in connection.execute(text("SELECT id FROM stall_orders")).scalars()
         ]
-    desk.call("chat-7", None, "db_delete", DELETE)
-    desk.call("chat-7", None, "db_create", CREATE)
+    desk.call(*CHAT, "db_delete", DELETE)
+    desk.call(*CHAT, "db_create", CREATE)
     said = str([row.model_dump() for row in desk.changes("chat-7")])
 
     assert not any(key in said or uuid.UUID(key).hex in said for key in keys)
 
 
-@pytest.mark.parametrize(
-    ("tool", "given"), [("db_delete", DELETE), ("db_update", UPDATE), ("db_create", CREATE)]
-)
+@WRITES
 def test_a_call_that_is_repeated_by_its_id_gets_the_same_answer(
     desk_of: Desks, stored: Stored, tool: str, given: dict[str, Any]
 ) -> None:
     """It is done once, and other arguments under the same id are another call."""
     desk = desk_of()
 
-    first = desk.call("chat-7", None, tool, given, call_id="call_1")
+    first = desk.call(*CHAT, tool, given, call_id="call_1")
     after = stored()
 
     assert not first.failed
-    assert desk.call("chat-7", None, tool, given, call_id="call_1") == first
+    assert desk.call(*CHAT, tool, given, call_id="call_1") == first
     assert stored() == after
     assert len(desk.history("chat-7")) == 1
 
@@ -542,17 +479,15 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(
     """Cascades are loaded together, and rows are changed back and brought back together."""
 
     def sent(number: int) -> tuple[int, int, int]:
-        with Session(shop) as session, session.begin():
-            for n in range(number):
-                lines = [StallLine(text="a"), StallLine(text="b")]
-                label = StallLabel(id=1_000 * number + n, name=f"{number}-{n}")
-                order = StallOrder(title=f"Many {number}", lines=lines, labels=[label])
-                session.add(order)
-        desk.call("chat-7", None, "db_read", {"table": "stall_orders"})
-        which = [{"field": "title", "op": "=", "value": f"Many {number}"}]
+        for n in range(number):
+            lines = [StallLine(text="a"), StallLine(text="b")]
+            label = StallLabel(id=1_000 * number + n, name=f"{number}-{n}")
+            save(shop, StallOrder(title=f"Many {number}", lines=lines, labels=[label]))
+        desk.call(*CHAT, "db_read", {"table": "stall_orders"})
+        which = by("title", f"Many {number}")
         counts = []
         for act in (
-            lambda: desk.call("chat-7", None, "db_delete", {**DELETE, "filters": which}),
+            lambda: desk.call(*CHAT, "db_delete", {**DELETE, "filters": which}),
             lambda: desk.undo("chat-7", call=desk.history("chat-7")[-1].call, by="ann"),
             lambda: desk.undo("chat-7", call=desk.history("chat-7")[-1].call, by="ann"),
         ):
@@ -571,8 +506,8 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(
 
 HOSTILE = [
     {"table": "nowhere"},
-    {"table": "stall_orders", "filters": named("\x00\ud800")},
-    {"table": "stall_orders", "filters": named("x" * 30_000)},
+    {"table": "stall_orders", "filters": by("id", "\x00\ud800")},
+    {"table": "stall_orders", "filters": by("id", "x" * 30_000)},
     {"table": {"a", "b"}, ("no", "JSON"): 1},
     {"table": "\\\\u0000 \N{GRINNING FACE}", "filters": ["\\ud800"]},
     '{"table": "stall_orders", "cursor": NaN}',
@@ -585,14 +520,14 @@ def test_refusals_are_kept_if_the_journal_says_so(
 ) -> None:
     """With their arguments, as far as they can be stored, and their errors."""
     desk = desk_of(journal=Journal(refusals=True))
-    refused = desk.call("chat-7", None, "db_read", arguments, user="bob")
+    refused = desk.call(*CHAT, "db_read", arguments, user="bob")
     assert refused.failed
     [record] = desk.history("chat-7")
     assert (record.state, record.tool, record.user) == ("refused", "db_read", "bob")
     assert not record.changes
     assert record.answer["error"]["code"] == refused.value["error"]["code"]
     assert desk.answer("chat-7", call=record.call).value == record.answer
-    assert desk.approve("chat-7", None, record.call, by="ann").value == record.answer
+    assert desk.approve(*CHAT, record.call, by="ann").value == record.answer
     assert (record.arguments is None) is any(each in str(arguments) for each in ("xxx", "JSON"))
     if arguments in (HOSTILE[0], HOSTILE[4]):
         assert record.arguments == arguments
@@ -609,9 +544,9 @@ def test_a_refusal_is_kept_without_keys(
     with shop.connect() as connection:
         key = str(connection.exec_driver_sql("SELECT id FROM stall_orders").scalar_one())
     desk = desk_of(journal=Journal(refusals=True))
-    update = {**UPDATE, "filters": named(key)}
-    assert desk.call("chat-7", None, "db_update", update).failed
-    assert desk.call("chat-7", None, key, {}).failed
+    update = {**UPDATE, "filters": by("id", key)}
+    assert desk.call(*CHAT, "db_update", update).failed
+    assert desk.call(*CHAT, key, {}).failed
     records = desk.history("chat-7")
     assert [record.tool for record in records] == ["db_update", "unknown tool"]
     assert key not in str([(record.arguments, record.answer) for record in records])
@@ -624,7 +559,7 @@ def test_refusals_are_kept_in_memory_and_exported(shop: Engine) -> None:
     sessions = sessionmaker(shop, class_=RefSession)
     toolset, journal = Toolset(MODELS, expect="optional"), Journal(refusals=True)
     desk = toolset.bind(sessions, registry=registry, journal=journal)
-    assert desk.call("chat-7", None, "db_read", {"table": "nowhere"}).failed
+    assert desk.call(*CHAT, "db_read", {"table": "nowhere"}).failed
     [record] = desk.history("chat-7")
     assert record.state == "refused"
 
@@ -633,17 +568,10 @@ def test_refusals_are_kept_in_memory_and_exported(shop: Engine) -> None:
     assert (copy.state, copy.answer) == ("refused", record.answer)
 
 
-def test_a_journal_keeps_no_refusals_unasked(desk_of: Callable[..., BoundToolset]) -> None:
-    """What is committed is kept, and nothing else."""
-    desk = desk_of()
-    assert desk.call("chat-7", None, "db_read", {"table": "nowhere"}).failed
-    assert desk.history("chat-7") == []
-
-
 def test_a_rejected_call_is_kept_once(desk_of: Callable[..., BoundToolset]) -> None:
     """Its repetition is told the reason, and is no call of its own."""
     desk = desk_of(journal=Journal(refusals=True), consent=lambda _: True)
-    number = desk.call("chat-7", None, "db_update", UPDATE, call_id="a").pending or 0
-    desk.reject("chat-7", None, number, by="ann", reason="no")
-    assert desk.call("chat-7", None, "db_update", UPDATE, call_id="a").failed
+    number = desk.call(*CHAT, "db_update", UPDATE, call_id="a").pending or 0
+    desk.reject(*CHAT, number, by="ann", reason="no")
+    assert desk.call(*CHAT, "db_update", UPDATE, call_id="a").failed
     assert [record.state for record in desk.history("chat-7")] == ["rejected"]

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, Text, create_engine, update
+from sqlalchemy import ForeignKey, Text, create_engine
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.ext.orderinglist import ordering_list
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Session,
-    mapped_column,
-    relationship,
-    sessionmaker,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.context import Step, Window
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.tools import BoundToolset, Hooks, Toolset
-from tests.tools.shop.conftest import named
+from tests.tools.conftest import by, save
+from tests.tools.shop.conftest import execute
 
 
 class RouteBase(DeclarativeBase):
@@ -87,20 +80,18 @@ CALL = ("chat-8", None)
 ALL: dict[str, Any] = {"consent": {Route: "all", RouteStop: "all"}}
 CHANGE = {
     "table": "routes",
-    "filters": named("route_1"),
+    "filters": by("id", "route_1"),
     "data": {"title": "South", "tags": ["z"], "notes": [{"k": 1.5}]},
 }
-REMOVE = {"table": "routes", "filters": named("route_1")}
+REMOVE = {"table": "routes", "filters": by("id", "route_1")}
 STEP = Step(goal="go on", type="write")
 
 
 def fill(engine: Engine, title: str = "North") -> None:
     """Create the tables, and a route of two stops."""
     RouteBase.metadata.create_all(engine)
-    with Session(engine) as session, session.begin():
-        stops = [RouteStop(name="pier"), RouteStop(name="mill")]
-        notes = [{"x": 1}, {"x": 2}]
-        session.add(Route(title=title, tags=["a", "b"], notes=notes, stops=stops))
+    stops = [RouteStop(name="pier"), RouteStop(name="mill")]
+    save(engine, Route(title=title, tags=["a", "b"], notes=[{"x": 1}, {"x": 2}], stops=stops))
 
 
 def rows(engine: Engine) -> list[str]:
@@ -260,29 +251,28 @@ def test_prompts_say_what_waits_after_many_calls(desk_of: Desks) -> None:
     assert (view.call, view.state) == (1, "waiting")
 
 
-@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-def test_awaited_prompts_say_what_waits(desk_of: Desks, engine: Engine, driver: str) -> None:
-    """Until a person has decided, and then what was decided."""
+@pytest.fixture(params=["psycopg", "asyncpg"])
+async def awaited(
+    desk_of: Desks, engine: Engine, request: pytest.FixtureRequest
+) -> AsyncIterator[Any]:
+    """A desk with asynchronous sessions."""
+    other = create_async_engine(engine.url.set(drivername=f"postgresql+{request.param}"))
+    yield desk_of(async_sessionmaker(other, class_=AsyncRefSession), **ALL)
+    await other.dispose()
 
-    async def run() -> list[str]:
-        other = create_async_engine(engine.url.set(drivername=f"postgresql+{driver}"))
-        desk = desk_of(async_sessionmaker(other, class_=AsyncRefSession), **ALL)
-        await desk.call_async(*CALL, "db_read", {"table": "routes"})
-        await desk.call_async(*CALL, "db_delete", REMOVE)
-        context = desk.context("chat-8")
-        shown = [await context.aio.render(), (await context.aio.prompt(STEP)).user]
-        people: Any = desk.aio
-        await people.reject(*CALL, 1, by="ann", reason="not now")
-        shown += [await context.aio.render()]
-        await other.dispose()
-        return [line for text in shown for line in text.splitlines() if "- call 1" in line]
+
+async def test_awaited_prompts_say_what_waits(awaited: Any) -> None:
+    """Until a person has decided, and then what was decided."""
+    await awaited.call_async(*CALL, "db_read", {"table": "routes"})
+    await awaited.call_async(*CALL, "db_delete", REMOVE)
+    context = awaited.context("chat-8")
+    shown = [await context.aio.render(), (await context.aio.prompt(STEP)).user]
+    await awaited.aio.reject(*CALL, 1, by="ann", reason="not now")
+    shown += [await context.aio.render()]
 
     asked = '- call 1, db_delete: "Delete 1 route." (route_1 "North"): '
-    assert asyncio.run(run()) == [
-        asked + "waits",
-        asked + "waits",
-        asked + 'rejected: "not now"',
-    ]
+    lines = [line for text in shown for line in text.splitlines() if "- call 1" in line]
+    assert lines == [asked + "waits", asked + "waits", asked + 'rejected: "not now"']
 
 
 def test_drafts_are_saved_when_a_person_approves(desk_of: Desks, engine: Engine) -> None:
@@ -326,8 +316,7 @@ def test_expectations_are_checked_before_and_after_the_person(
     wrong = desk.call(*CALL, "db_update", {**CHANGE, "expect": "South"})
     assert wrong.value["error"]["code"] == "unexpected_row"
     number = desk.call(*CALL, "db_update", {**CHANGE, "expect": "North"}).pending
-    with Session(engine) as session, session.begin():
-        session.execute(update(Route).values(title="Nord"))
+    execute(engine, "UPDATE routes SET title = 'Nord'")
     approved = desk.approve(*CALL, number or 0, by="ann")
     assert approved.value["error"]["code"] == "unexpected_row"
     assert desk.approvals("chat-8") == []
@@ -345,24 +334,15 @@ async def approve_and_undo(desk: BoundToolset) -> None:
     assert [each.state for each in await people.history(*CALL)] == ["done"] * 4
 
 
-@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-def test_asynchronous_drivers(desk_of: Desks, engine: Engine, driver: str) -> None:
+async def test_asynchronous_drivers(awaited: Any, engine: Engine) -> None:
     """Rows are the same bytes after an undo."""
-
-    async def run() -> None:
-        url = engine.url.set(drivername=f"postgresql+{driver}")
-        other = create_async_engine(url)
-        await approve_and_undo(desk_of(async_sessionmaker(other, class_=AsyncRefSession), **ALL))
-        await other.dispose()
-
-    desk_of()
     before = rows(engine)
-    asyncio.run(run())
+    await approve_and_undo(awaited)
     assert rows(engine) == before
 
 
 @pytest.mark.parametrize("option", ["psycopg2", "schema"])
-def test_other_engines(desk_of: Desks, engine: Engine, option: str) -> None:
+async def test_other_engines(desk_of: Desks, engine: Engine, option: str) -> None:
     """Another driver, and an engine that translates schemas."""
     if option == "psycopg2":
         other = create_engine(engine.url.set(drivername="postgresql+psycopg2"))
@@ -373,7 +353,7 @@ def test_other_engines(desk_of: Desks, engine: Engine, option: str) -> None:
         fill(other, "Elsewhere")
     desk = desk_of(sessionmaker(other, class_=RefSession), **ALL)
     before = rows(engine)
-    asyncio.run(approve_and_undo(desk))
+    await approve_and_undo(desk)
     assert rows(engine) == before
     assert desk.history(*CALL)[0].changes[0].fields["title"]["before"] == (
         "North" if option == "psycopg2" else "Elsewhere"
@@ -395,14 +375,13 @@ def test_what_people_see_is_pickled(desk_of: Desks) -> None:
 def test_a_reference_that_is_an_empty_text_comes_back(engine: Engine) -> None:
     """It is set after the row that it leads to, though an empty text is false in Python."""
     RouteBase.metadata.create_all(engine)
-    with Session(engine) as session, session.begin():
-        session.add_all([RouteSign(code=""), RouteSign(code="a", after="")])
+    save(engine, RouteSign(code=""), RouteSign(code="a", after=""))
     registry = RefRegistry(engine)
     toolset = Toolset([RouteSign], expect="optional")
     sessions = sessionmaker(engine, class_=RefSession)
     desk = toolset.bind(sessions, registry=registry, journal=True)
     before = rows(engine)
-    first = [{"field": "code", "op": "=", "value": ""}]
+    first = by("code", "")
     assert not desk.call(*CALL, "db_delete", {"table": "route_signs", "filters": first}).failed
     assert rows(engine) == []
     assert desk.undo(*CALL, call=1, by="ann").refusal is None

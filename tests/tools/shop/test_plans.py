@@ -12,7 +12,8 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import BoundToolset, Hooks, Plan, PlannedRow, ToolError, Toolset
 from alfred_refs.tools.plans import visible_plan
 from tests.owned import Cat, Dog
-from tests.tools.shop.conftest import CREATE, DELETE, MODELS, UPDATE, Rows, named
+from tests.tools.conftest import by
+from tests.tools.shop.conftest import CHAT, CREATE, DELETE, MODELS, UPDATE, WRITES, Rows, execute
 from tests.tools.shop.models import StallLine, StallOrder, StallParcel, StallRemark
 
 Desks = Callable[..., BoundToolset]
@@ -20,7 +21,7 @@ Desks = Callable[..., BoundToolset]
 
 def test_a_delete_names_what_goes_along(desk_of: Desks) -> None:
     """A delete names what goes along."""
-    plan = desk_of().plan("chat-7", None, "db_delete", DELETE)
+    plan = desk_of().plan(*CHAT, "db_delete", DELETE)
 
     assert plan.summary == (
         "Delete 1 stall order. With it: 1 stall parcel updated, 2 stall lines, "
@@ -79,7 +80,7 @@ def test_a_ref_given_meanwhile_is_no_difference(was: str, now: str, *, is_same: 
 
 def test_an_update_shows_the_values_that_are_stored(desk_of: Desks) -> None:
     """A trigger writes the status in capitals, and a column is computed."""
-    [row] = desk_of().plan("chat-7", None, "db_update", UPDATE).rows
+    [row] = desk_of().plan(*CHAT, "db_update", UPDATE).rows
 
     assert row.fields == {
         "status": {"before": "OPEN", "after": "PAID"},
@@ -94,16 +95,14 @@ def test_new_rows_are_numbered_without_a_ref(desk_of: Desks, registry: RefRegist
     chat = registry.conversation("chat-7")
     before = [*chat.entries()], registry.counts.minted
 
-    plan = desk.plan("chat-7", None, "db_create", CREATE)
+    plan = desk.plan(*CHAT, "db_create", CREATE)
 
     assert [row.ref for row in plan.rows] == ["new_stall_order_1", "new_stall_line_1"]
     assert plan.rows[1].fields["order_id"] == "new_stall_order_1"
     assert ([*chat.entries()], registry.counts.minted) == before
 
 
-@pytest.mark.parametrize(
-    ("tool", "given"), [("db_delete", DELETE), ("db_update", UPDATE), ("db_create", CREATE)]
-)
+@WRITES
 def test_nothing_is_done(
     desk_of: Desks, stored: Callable[[], Rows], tool: str, given: dict[str, Any]
 ) -> None:
@@ -111,7 +110,7 @@ def test_nothing_is_done(
     desk = desk_of()
     before, seen = stored(), desk.conversation("chat-7").activity().entries
 
-    one, other = (desk.plan("chat-7", None, tool, given) for _ in range(2))
+    one, other = (desk.plan(*CHAT, tool, given) for _ in range(2))
 
     assert stored() == before
     assert one.token == other.token != ""
@@ -122,21 +121,19 @@ def test_nothing_is_done(
 def test_the_token_is_of_the_effect(desk_of: Desks, shop: Engine) -> None:
     """The token is of the effect."""
     desk = desk_of()
-    plan = desk.plan("chat-7", None, "db_update", UPDATE)
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET title = 'Table'"))
-    assert desk.plan("chat-7", None, "db_update", UPDATE).token == plan.token
+    plan = desk.plan(*CHAT, "db_update", UPDATE)
+    execute(shop, "UPDATE stall_orders SET title = 'Table'")
+    assert desk.plan(*CHAT, "db_update", UPDATE).token == plan.token
 
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_orders SET status = 'lost'"))
-    assert desk.plan("chat-7", None, "db_update", UPDATE).token != plan.token
+    execute(shop, "UPDATE stall_orders SET status = 'lost'")
+    assert desk.plan(*CHAT, "db_update", UPDATE).token != plan.token
 
 
 def test_a_call_that_would_be_refused(desk_of: Desks) -> None:
     """A call that would be refused."""
-    given = {"table": "stall_orders", "filters": named("stall_order_9")}
+    given = {"table": "stall_orders", "filters": by("id", "stall_order_9")}
 
-    plan = desk_of().plan("chat-7", None, "db_delete", given)
+    plan = desk_of().plan(*CHAT, "db_delete", given)
 
     assert plan.refusal is not None
     assert plan.refusal["code"] == "unknown_ref"
@@ -148,7 +145,7 @@ def test_constraints_are_checked_at_once(desk_of: Desks, table: str) -> None:
     """Also one that the database checks at the commit."""
     data = {"stall_labels": {"name": "red"}, "stall_parcels": {"code": "P1"}}[table]
 
-    plan = desk_of().plan("chat-7", None, "db_create", {"table": table, "data": data})
+    plan = desk_of().plan(*CHAT, "db_create", {"table": table, "data": data})
 
     assert plan.refusal is not None
     assert plan.refusal["code"] == "conflict"
@@ -165,7 +162,7 @@ def test_a_write_in_a_with_query_is_said(desk_of: Desks) -> None:
 
     desk = desk_of(hooks={StallOrder: [Clear()]}, consent={StallParcel: ["delete"]})
 
-    assert desk.call("chat-7", None, "db_update", UPDATE).pending == 1
+    assert desk.call(*CHAT, "db_update", UPDATE).pending == 1
     [waiting] = desk.approvals("chat-7")
     assert waiting.plan.unseen == ["a write in a WITH query"]
 
@@ -181,8 +178,8 @@ def test_hooks_know_that_it_is_planned(desk_of: Desks) -> None:
 
     desk = desk_of(hooks={StallOrder: [Mail()]})
 
-    plan = desk.plan("chat-7", None, "db_update", UPDATE)
-    desk.call("chat-7", None, "db_update", UPDATE)
+    plan = desk.plan(*CHAT, "db_update", UPDATE)
+    desk.call(*CHAT, "db_update", UPDATE)
 
     assert sent == [True, False]
     assert plan.text.endswith("Note: a mail is sent")
@@ -199,10 +196,10 @@ def test_a_hook_that_refuses_and_one_that_writes(desk_of: Desks) -> None:
         def before_write(self, write: Any) -> None:  # noqa: ARG002
             raise ToolError("never", "no")
 
-    plan = desk_of(hooks={StallOrder: [Log()]}).plan("chat-7", None, "db_update", UPDATE)
+    plan = desk_of(hooks={StallOrder: [Log()]}).plan(*CHAT, "db_update", UPDATE)
     assert plan.text.endswith("Not seen: what SQL as text does")
 
-    plan = desk_of(hooks={StallOrder: [Never()]}).plan("chat-7", None, "db_update", UPDATE)
+    plan = desk_of(hooks={StallOrder: [Never()]}).plan(*CHAT, "db_update", UPDATE)
     assert plan.refusal == {"code": "never", "message": "no"}
 
 
@@ -210,17 +207,10 @@ def test_hidden_columns_are_counted(desk_of: Desks) -> None:
     """Hidden columns are counted."""
     desk = desk_of(hidden=[StallOrder.doubled])
 
-    plan = desk.plan("chat-7", None, "db_update", UPDATE)
+    plan = desk.plan(*CHAT, "db_update", UPDATE)
 
     assert plan.rows[0].line.endswith("; 1 field not shown")
     assert "doubled" not in plan.text
-
-
-def test_what_an_undo_cannot_take_back(desk_of: Desks, photo: None) -> None:  # noqa: ARG001
-    """What an undo cannot take back."""
-    plan = desk_of().plan("chat-7", None, "db_delete", DELETE)
-
-    assert plan.lasting == ["content of 1 row in stall_photos"]
 
 
 def test_drafts_are_not_written(desk_of: Desks) -> None:
@@ -228,7 +218,7 @@ def test_drafts_are_not_written(desk_of: Desks) -> None:
     desk = desk_of()
     given = {"table": "stall_orders", "data": {"title": "Chair"}, "draft": True}
 
-    plan = desk.plan("chat-7", None, "db_create", given)
+    plan = desk.plan(*CHAT, "db_create", given)
 
     assert plan.notes == ["changes drafts only, which are not rows yet"]
     assert list(desk.conversation("chat-7").drafts()) == []
@@ -236,7 +226,7 @@ def test_drafts_are_not_written(desk_of: Desks) -> None:
 
 def test_a_read_changes_nothing(desk_of: Desks) -> None:
     """A read changes nothing."""
-    plan = desk_of().plan("chat-7", None, "db_read", {"table": "stall_orders"})
+    plan = desk_of().plan(*CHAT, "db_read", {"table": "stall_orders"})
 
     assert plan == Plan(tool="db_read")
     assert plan.text == "Change nothing."
@@ -255,7 +245,7 @@ def test_an_own_tool_is_planned(desk_of: Desks) -> None:
 
     desk.tool(ship)
 
-    plan = desk.plan("chat-7", None, "ship", {"code": "gone"})
+    plan = desk.plan(*CHAT, "ship", {"code": "gone"})
 
     assert plan.text.splitlines() == [
         "Change 1 stall order.",
@@ -267,7 +257,7 @@ def test_rows_of_tables_that_are_not_listed_are_counted(desk_of: Desks) -> None:
     """Rows of tables that are not listed are counted."""
     desk = desk_of([StallOrder])
 
-    plan = desk.plan("chat-7", None, "db_delete", DELETE)
+    plan = desk.plan(*CHAT, "db_delete", DELETE)
 
     assert plan.others == {"deleted": 4, "updated": 1}
     assert [row.entity for row in plan.rows] == ["stall_order"]
@@ -281,17 +271,21 @@ def test_keys_in_a_plan(desk_of: Desks, shop: Engine) -> None:
     given = {**UPDATE, "data": {"details": {"see": "<stall_order_1>"}}}
 
     for tool, arguments in (("db_delete", DELETE), ("db_update", given)):
-        said = desk.plan("chat-7", None, tool, arguments).model_dump_json()
+        said = desk.plan(*CHAT, tool, arguments).model_dump_json()
         assert not any(key in said or key.replace("-", "") in said for key in keys)
 
 
-def test_lists(desk_of: Desks) -> None:
-    """Lists."""
+def test_a_changed_row_has_its_new_label(desk_of: Desks) -> None:
+    """And its ref, and the old value beside the new one."""
     desk = desk_of([StallOrder, StallLine])
-    desk.call("chat-7", None, "db_read", {"table": "stall_lines"})
-    given = {"table": "stall_lines", "filters": named("stall_line_1"), "data": {"text": "plate"}}
+    desk.call(*CHAT, "db_read", {"table": "stall_lines"})
+    given = {
+        "table": "stall_lines",
+        "filters": by("id", "stall_line_1"),
+        "data": {"text": "plate"},
+    }
 
-    plan = desk.plan("chat-7", None, "db_update", given)
+    plan = desk.plan(*CHAT, "db_update", given)
 
     assert plan.rows[0].line == '- stall line "plate" (stall_line_1): text: top -> plate'
 
@@ -303,29 +297,29 @@ def test_a_call_does_what_its_plan_says_or_nothing(
     """A plan is executed by its token; a plan that was refused, or is of another call, is not."""
     rules: dict[str, Any] = {"consent": {StallParcel: "all"}} if consent else {}
     desk = desk_of(journal=None, **rules)
-    plan = desk.plan("chat-7", None, "db_update", UPDATE)
-    refused = desk.plan("chat-7", None, "db_update", {**UPDATE, "expect": "Chair"})
+    plan = desk.plan(*CHAT, "db_update", UPDATE)
+    refused = desk.plan(*CHAT, "db_update", {**UPDATE, "expect": "Chair"})
     before = stored()
     for token, arguments in (
         (refused.token, UPDATE),
         (plan.token, {**UPDATE, "data": {"status": "sent"}}),
     ):
-        answer = desk.call("chat-7", None, "db_update", arguments, plan=token)
+        answer = desk.call(*CHAT, "db_update", arguments, plan=token)
         assert answer.value["error"]["code"] == "plan_changed"
     assert stored() == before
 
-    assert not desk.call("chat-7", None, "db_update", UPDATE, plan=plan.token).failed
+    assert not desk.call(*CHAT, "db_update", UPDATE, plan=plan.token).failed
     with shop.connect() as connection:
         assert connection.scalar(select(StallOrder.status)) == "PAID"
-    again = desk.call("chat-7", None, "db_update", UPDATE, plan=plan.token)
+    again = desk.call(*CHAT, "db_update", UPDATE, plan=plan.token)
     assert again.value["error"]["code"] == "plan_changed"
 
 
 def test_a_plan_is_no_consent(desk_of: Desks, stored: Callable[[], Rows]) -> None:
     """A call that needs a person waits, whoever gives a token."""
     desk, before = desk_of(consent={StallOrder: ["delete"]}), stored()
-    plan = desk.plan("chat-7", None, "db_delete", DELETE)
-    assert desk.call("chat-7", None, "db_delete", DELETE, plan=plan.token).pending == 1
+    plan = desk.plan(*CHAT, "db_delete", DELETE)
+    assert desk.call(*CHAT, "db_delete", DELETE, plan=plan.token).pending == 1
     assert stored() == before
 
 
@@ -337,7 +331,7 @@ def test_text_of_users_cannot_pass_for_more_of_the_plan(desk_of: Desks, shop: En
         connection.execute(text("ALTER TABLE stall_orders DISABLE TRIGGER USER"))
     desk = desk_of()
     data = {"status": "paid; total: 1 -> 2\u202e"}
-    plan = desk.plan("chat-7", None, "db_update", {**UPDATE, "data": data})
+    plan = desk.plan(*CHAT, "db_update", {**UPDATE, "data": data})
     assert plan.text.splitlines() == [
         "Change 1 stall order.",
         (
@@ -346,7 +340,7 @@ def test_text_of_users_cannot_pass_for_more_of_the_plan(desk_of: Desks, shop: En
         ),
     ]
     for empty in ("", "nothing"):
-        plan = desk.plan("chat-7", None, "db_update", {**UPDATE, "data": {"status": empty}})
+        plan = desk.plan(*CHAT, "db_update", {**UPDATE, "data": {"status": empty}})
         assert plan.text.endswith(f'status: OPEN -> "{empty}"')
 
 
@@ -359,15 +353,14 @@ def test_a_row_that_the_conversation_does_not_know_has_a_name(
     known = {"table": "stall_parcels", "columns": ["code"]}
     [parcel] = desk.call("chat-8", None, "db_read", known).value["rows"]
     data = {"code": "P2", "order_id": None} if models is MODELS else {"code": "P2"}
-    free = {"table": "stall_parcels", "filters": named(parcel["id"]), "data": data}
+    free = {"table": "stall_parcels", "filters": by("id", parcel["id"]), "data": data}
     assert desk.call("chat-8", None, "db_update", free).pending == 1
     [waiting] = desk.approvals("chat-8")
     name = '"Desk" (stall_order) -> nothing'
     assert (name in waiting.plan.text) is (models is MODELS)
     if models is MODELS:
         desk.call("chat-8", None, "db_read", {"table": "stall_orders"})
-    with shop.begin() as connection:
-        connection.execute(text("UPDATE stall_parcels SET code = 'P3'"))
+    execute(shop, "UPDATE stall_parcels SET code = 'P3'")
     answer = desk.approve("chat-8", None, 1, by="ann")
     assert "P1 -> P2 in the plan, and is P3 -> P2 now" in answer.text
     assert "order_id" not in answer.text
@@ -376,7 +369,7 @@ def test_a_row_that_the_conversation_does_not_know_has_a_name(
 def test_a_refusal_repeats_names_that_look_like_refs_of_new_rows(desk_of: Desks) -> None:
     """Only refs of the dry run itself are replaced."""
     given = {**UPDATE, "data": {"stall_order_900000001": "x"}}
-    refusal = desk_of().plan("chat-7", None, "db_update", given).refusal
+    refusal = desk_of().plan(*CHAT, "db_update", given).refusal
     assert refusal is not None
     assert "'stall_order_900000001'" in refusal["message"]
 

@@ -12,8 +12,9 @@ from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry
 from tests.forks import together
+from tests.tools.conftest import by
 from tests.tools.shop import processes
-from tests.tools.shop.conftest import DELETE, Rows
+from tests.tools.shop.conftest import CHAT, DELETE, Rows
 
 MOST_STEPS = 80
 
@@ -24,7 +25,7 @@ Stored = Callable[[], Rows]
 def url(shop: Engine, registry: RefRegistry) -> str:  # noqa: ARG001
     """The URL of the shop's database, where the order has a ref."""
     url = shop.url.render_as_string(hide_password=False)
-    processes.bound(shop).call("chat-7", None, "db_read", {"table": "stall_orders"})
+    processes.bound(shop).call(*CHAT, "db_read", {"table": "stall_orders"})
     return url
 
 
@@ -57,7 +58,7 @@ def test_a_call_that_dies_is_done_once(url: str, shop: Engine) -> None:
         records = [r for r in toolset.history("chat-7", limit=1) if r.arguments == given]
         assert len(records) == found[-1]
 
-        toolset.call("chat-7", None, "db_create", given, call_id=title)
+        toolset.call(*CHAT, "db_create", given, call_id=title)
         assert named(shop, title) == 1
         assert len(toolset.history("chat-7", limit=MOST_STEPS)) == step
         if not was_killed:
@@ -72,13 +73,13 @@ def test_an_approval_that_dies_is_done_once(url: str, shop: Engine) -> None:
     for step in range(1, MOST_STEPS):
         title = f"approval {step}"
         given = {"table": "stall_orders", "data": {"title": title, "lines": [{"text": "a"}]}}
-        number = toolset.call("chat-7", None, "db_create", given).pending or 0
+        number = toolset.call(*CHAT, "db_create", given).pending or 0
         was_killed = killed(processes.approve, url, step, number)
         found.append(named(shop, title))
         [record] = toolset.history("chat-7", limit=1)
         assert record.state == ("done" if found[-1] else "waiting")
 
-        assert not toolset.approve("chat-7", None, number, by="bob").failed
+        assert not toolset.approve(*CHAT, number, by="bob").failed
         assert named(shop, title) == 1
         [record] = toolset.history("chat-7", limit=1)
         assert (record.state, len(record.changes)) == ("done", 2)
@@ -93,7 +94,7 @@ def test_an_undo_that_dies_is_done_once(url: str, shop: Engine, stored: Stored) 
     toolset, found = processes.bound(shop), []
     before = stored()
     for step in range(1, MOST_STEPS):
-        assert not toolset.call("chat-7", None, "db_delete", DELETE).failed
+        assert not toolset.call(*CHAT, "db_delete", DELETE).failed
         deleted, number = stored(), toolset.history("chat-7", limit=1)[0].call
         was_killed = killed(processes.undo, url, step, number)
         assert stored() in (before, deleted)
@@ -116,12 +117,12 @@ def test_processes_that_approve_at_once(url: str, shop: Engine, tool: str) -> No
     for turn in range(3):
         title = f"together {turn}"
         given: Any = {"table": "stall_orders", "data": {"title": title}}
-        number = toolset.call("chat-7", None, "db_create", given).pending or 0
+        number = toolset.call(*CHAT, "db_create", given).pending or 0
         if tool == "db_delete":
-            [ref] = toolset.approve("chat-7", None, number, by="ann").value["rows"]
-            only = [{"field": "id", "op": "=", "value": ref["id"]}]
+            [ref] = toolset.approve(*CHAT, number, by="ann").value["rows"]
+            only = by("id", ref["id"])
             given = {"table": "stall_orders", "filters": only}
-            number = toolset.call("chat-7", None, "db_delete", given).pending or 0
+            number = toolset.call(*CHAT, "db_delete", given).pending or 0
         ended = together(processes.approve_together, [(url, number), (url, number)])
         first, second = (each.result for each in ended)
         assert first == second

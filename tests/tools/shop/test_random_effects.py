@@ -19,7 +19,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import UnknownConversationError
 from alfred_refs.tools import BoundToolset, Toolset
 from tests.profiles import examples
-from tests.tools.shop.random_shops import Rows, Shop, random_shop
+from tests.tools.shop.random_shops import Rows, Shop, quoted, random_shop
 
 
 def difference(before: Rows, after: Rows) -> dict[str, tuple[int, int]]:
@@ -81,7 +81,10 @@ def _data(shop: Shop, desk: BoundToolset, model: Any, *, deep: bool = False) -> 
         column = table.columns.get(name)
         if column is None or column.key is None or (not deep and random.random() < 0.6):
             continue
-        target = next(t for t in desk.toolset.tables if t.entity == column.key.entity)
+        entity = column.key.entity
+        target = next((t for t in desk.toolset.tables if t.entity == entity), None)
+        if target is None:  # the class of the parent is not listed
+            continue
         found = desk.call("c", None, "db_read", {"table": target.name}).value.get("rows", [])
         if found and random.random() < 0.8:
             data[name] = random.choice(found)[target.ref_field]
@@ -169,7 +172,7 @@ def disturb(shop: Shop, engine: Engine) -> None:
     """Change a row, as somebody else may meanwhile."""
     with engine.begin() as connection:
         table = shop.random.choice(shop.metadata.sorted_tables)
-        name = f'"{table.schema}"."{table.name}"' if table.schema else f'"{table.name}"'
+        name = quoted(table)
         with suppress(SQLAlchemyError), connection.begin_nested():
             if "label" in table.columns and shop.random.random() < 0.5:
                 connection.exec_driver_sql(f"UPDATE {name} SET label = label || '?'")
@@ -195,6 +198,7 @@ def registry(engine: Engine) -> RefRegistry:
 )
 @given(seed=st.integers(0, 2**48))
 @example(seed=106)  # links without primary key block a delete
+@example(seed=80_780_599_053)  # the class of a parent is not listed
 def test_a_plan_is_the_effect_and_an_undo_takes_it_back(
     engine: Engine, registry: RefRegistry, seed: int
 ) -> None:

@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from alfred_refs.tools import Limits, Toolset
+from alfred_refs.tools import Limits
 from tests.tools.fuzz.measures import peak, reset_peak
 from tests.tools.sql.generator import Generator
-from tests.tools.sql.models import Category, Line, Order, Product
 from tests.tools.sql.world import ANN, World
 
 MOST_CHARACTERS = 2_000
@@ -166,13 +165,7 @@ def measure(world: World, sql: str, seconds: float = 0.2) -> Cost:
         sql: the text.
         seconds: what the statement may take in PostgreSQL.
     """
-    toolset = Toolset(
-        [Category, Product, Order, Line],
-        owner=world.ownership,
-        hidden=[Product.secret],
-        limits=Limits(seconds=seconds),
-        sql=True,
-    )
+    toolset = world.tools(limits=Limits(seconds=seconds))
     world.engine.clear_compiled_cache()
     with world.session(ANN) as session:
         toolset.call(session, "db_query", {"sql": "select 1"})

@@ -111,7 +111,5 @@ class Vault(Base):
 def ownership() -> Ownership:
     """Return how the rows belong."""
     return Ownership(
-        {Product: "owner_id", Order: "owner_id", Line: "order"},
-        shared=[Product],
-        open=[Category],
+        {Product: "owner_id", Order: "owner_id", Line: "order"}, shared=[Product], open=[Category]
     )

@@ -16,10 +16,10 @@ from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.call import transaction
 from tests.row_status import hiding
-from tests.tools.sql.models import Category, Line, Order, Product
-from tests.tools.sql.world import ANN, World
+from tests.tools.conftest import by
+from tests.tools.sql.models import Category
+from tests.tools.sql.world import ANN, MODELS, World
 
-MODELS = [Category, Product, Order, Line]
 ACTIONS = ("read", "linked")
 
 
@@ -28,10 +28,6 @@ def session(world: World) -> Iterator[RefSession]:
     """A session on behalf of ann."""
     with world.session() as session:
         yield session
-
-
-def _toolset(world: World, **given: Any) -> Toolset:
-    return Toolset(MODELS, owner=world.ownership, hidden=[Product.secret], sql=True, **given)
 
 
 def _ask(toolset: Toolset, session: RefSession, sql: str, **more: Any) -> Any:
@@ -47,9 +43,7 @@ def test_rows_are_lists_under_columns(world: World) -> None:
 
     with world.session() as session:
         read = world.toolset.call(
-            session,
-            "db_read",
-            {"table": "products", "filters": [{"field": "id", "op": "=", "value": "product_1"}]},
+            session, "db_read", {"table": "products", "filters": by("id", "product_1")}
         )
     assert told["columns"] == [
         *("id", "made_on", "seen_at", "price", "weight", "active", "status", "tags", "lasts")
@@ -60,7 +54,7 @@ def test_rows_are_lists_under_columns(world: World) -> None:
 
 def test_more_says_that_rows_were_left_out(world: World, session: RefSession) -> None:
     """By the toolset's limit or the call's, and not by one that the statement has."""
-    toolset = _toolset(world, limits=Limits(rows=3))
+    toolset = world.tools(limits=Limits(rows=3))
     every = _ask(toolset, session, "select name from products")
     fewer = _ask(toolset, session, "select name from products", limit=2)
     own = _ask(toolset, session, "select name from products limit 2")
@@ -75,7 +69,7 @@ def test_more_says_that_rows_were_left_out(world: World, session: RefSession) ->
 
 def test_long_texts_and_answers_are_cut(world: World, session: RefSession) -> None:
     """What is cut is told; one row at least is shown."""
-    toolset = _toolset(world, limits=Limits(characters=10, text=4))
+    toolset = world.tools(limits=Limits(characters=10, text=4))
     told = _ask(toolset, session, "select 'abcdefgh' as a, name from products")
 
     assert (told["count"], told["more"]) == (1, True)
@@ -87,10 +81,10 @@ def test_labels_are_told_of_refs_that_have_none_beside_them(
     world: World, session: RefSession
 ) -> None:
     """Once for each ref, in a legend; where a label was selected too, there is none to tell."""
-    toolset = _toolset(world)
+    toolset = world.tools()
     alone = _ask(toolset, session, "select array_agg(id) from categories where name = 'Kind 1'")
     beside = _ask(toolset, session, "select id, name from categories")
-    without = _ask(_toolset(world, labels="none"), session, "select id from categories")
+    without = _ask(world.tools(labels="none"), session, "select id from categories")
 
     [[[ref]]] = alone["rows"]
     assert alone["labels"] == {ref: "Kind 1"}
@@ -112,12 +106,9 @@ def test_a_statement_that_the_database_refuses_says_why(world: World) -> None:
 
 def test_a_fault_of_the_database_is_not_the_statement_s(world: World) -> None:
     """A policy that reads its own table: PostgreSQL's message has the table's name in it."""
-    toolset = _toolset(world)
+    toolset = world.tools()
     recursive = "exists (select from products of_policy where of_policy.id = products.id)"
-    with (
-        hiding(world.engine, "products", recursive) as hidden,
-        world.session() as session,
-    ):
+    with hiding(world.engine, "products", recursive) as hidden, world.session() as session:
         session.bind = hidden
         with pytest.raises(DBAPIError, match="infinite recursion"):
             _ask(toolset, session, "select name from products")
@@ -154,7 +145,7 @@ def test_errors_speak_of_the_text(world: World, sql: str, told: str) -> None:
 
 def test_endless_statements_are_stopped(world: World, session: RefSession) -> None:
     """A recursion without end, and a product of all rows with all."""
-    toolset = _toolset(world, limits=Limits(seconds=0.2))
+    toolset = world.tools(limits=Limits(seconds=0.2))
     endless = (
         "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
     )
@@ -212,22 +203,16 @@ def test_a_write_that_came_through_would_be_refused(session: RefSession) -> None
 
 def test_one_statement_is_sent(world: World) -> None:
     """Beside those of the transaction, where all refs are known."""
-    sent: list[str] = []
-
-    def note(*arguments: Any) -> None:
-        sent.append(str(arguments[2]).split()[0])
-
     world.ask("select id from products")
-    event.listen(world.engine, "before_cursor_execute", note)
-    world.ask("select id from products")
-    event.remove(world.engine, "before_cursor_execute", note)
+    with world.sent() as sent:
+        world.ask("select id from products")
 
-    assert sent == ["SELECT", "SELECT"]
+    assert [each.split()[0] for each in sent] == ["SELECT", "SELECT"]
 
 
 def test_the_tool_is_there_on_request_alone(world: World, session: RefSession) -> None:
     """With a schema, as one that reads."""
-    without = Toolset(MODELS, owner=world.ownership)
+    without = world.tools(sql=False)
     named = {each["name"]: each for each in world.toolset.schemas("mcp")}
 
     assert _ask(without, session, "select 1")["error"]["code"] == "unknown_tool"
@@ -241,7 +226,7 @@ def test_the_tool_is_there_on_request_alone(world: World, session: RefSession) -
 def test_functions_of_the_application_may_be_called(world: World, session: RefSession) -> None:
     """Those that it names, with data alone; others are unknown as before."""
     own = {"md5": "text -> text", "to_hex": "int -> text"}
-    toolset = Toolset(MODELS, owner=world.ownership, sql=own)
+    toolset = world.tools(sql=own)
 
     told = _ask(toolset, session, "select to_hex(255), length(md5('a'))")
     assert told["rows"] == [["ff", 32]]
@@ -334,7 +319,7 @@ async def test_it_works_with_asynchronous_sessions(world: World) -> None:
 
 def test_rows_that_are_shown_are_kept_for_prompts(world: World) -> None:
     """By their own refs as read, by others' columns as linked, and nothing that only looks so."""
-    toolset = _toolset(world, limits=Limits(rows=2))
+    toolset = world.tools(limits=Limits(rows=2))
     chat = f"prompts-{ANN}"
     with world.sessions(conversation=chat, owner=world.ownership.of(ANN), by="model") as session:
         told = _ask(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
 from alfred_refs import sqla
-from alfred_refs.tools import Limits, Toolset
+from alfred_refs.tools import Limits
 from alfred_refs.tools.errors import ToolError
 from alfred_refs.tools.sql.parsing import MAX_COST, CostBudget, parse_shape, query_shape
 from alfred_refs.tools.sql.scopes import with_own
 from alfred_refs.tools.sql.tool import PreparedQueries
-from tests.tools.sql.models import Product
 from tests.tools.sql.world import World
 
 
@@ -62,9 +62,8 @@ def test_constructs_that_double_are_counted_as_often_as_they_are_sent(
 
 
 @pytest.mark.parametrize("double", [_doubled_stars, _doubled_parts, _doubled_values])
-def test_few_levels_are_answered(world: World, double: object) -> None:
+def test_few_levels_are_answered(world: World, double: Callable[[int], str]) -> None:
     """A limit for all statements is not one for those that people write."""
-    assert callable(double)
     assert "rows" in world.ask(double(4))
 
 
@@ -108,19 +107,16 @@ def test_python_stops_when_the_time_of_a_statement_is_over() -> None:
 
 def test_a_long_text_is_cut_by_postgresql(world: World) -> None:
     """No more of it is fetched than an answer shows, and its length is told."""
-    with world.session() as session:
-        toolset = Toolset([Product], owner=world.ownership, limits=Limits(text=10), sql=True)
-        sent: list[int] = []
+    sent: list[int] = []
 
-        def note(*arguments: Any) -> None:
-            rows = arguments[1].pgresult
-            sent.extend(len(rows.get_value(0, 0) or b"") for _ in range(min(rows.ntuples, 1)))
+    def note(*arguments: Any) -> None:
+        rows = arguments[1].pgresult
+        sent.extend(len(rows.get_value(0, 0) or b"") for _ in range(min(rows.ntuples, 1)))
 
-        event.listen(world.engine, "after_cursor_execute", note)
-        told = toolset.call(
-            session, "db_query", {"sql": f"select replace('{'a' * 100}', 'a', '{'z' * 90}')"}
-        )
-        event.remove(world.engine, "after_cursor_execute", note)
+    event.listen(world.engine, "after_cursor_execute", note)
+    sql = f"select replace('{'a' * 100}', 'a', '{'z' * 90}')"
+    told = world.ask(sql, tools=world.tools(limits=Limits(text=10)))
+    event.remove(world.engine, "after_cursor_execute", note)
 
     assert told["rows"] == [["zzzzzzzzzz…<cut: 8990 more characters>"]]
     assert told["cut"] == ["row 1, replace: 8990 more characters"]
@@ -129,11 +125,10 @@ def test_a_long_text_is_cut_by_postgresql(world: World) -> None:
 
 def test_a_long_list_is_cut_by_postgresql(world: World) -> None:
     """Lists of refs too."""
-    with world.session() as session:
-        toolset = Toolset([Product], owner=world.ownership, limits=Limits(related=2), sql=True)
-        told = toolset.call(
-            session, "db_query", {"sql": "select array_agg(id), array_agg(stock) from products"}
-        )
+    told = world.ask(
+        "select array_agg(id), array_agg(stock) from products",
+        tools=world.tools(limits=Limits(related=2)),
+    )
 
     assert [len(each) for each in told["rows"][0]] == [2, 2]
     assert told["cut"] == ["row 1, array_agg: more than 2 elements"] * 2
@@ -141,11 +136,9 @@ def test_a_long_list_is_cut_by_postgresql(world: World) -> None:
 
 def test_a_document_with_a_long_text_is_cut_by_us(world: World) -> None:
     """Its members are texts as any other."""
-    with world.session() as session:
-        toolset = Toolset([Product], owner=world.ownership, limits=Limits(text=10), sql=True)
-        told = toolset.call(
-            session, "db_query", {"sql": f"select cast('[\"{'x' * 500}\"]' as jsonb)"}
-        )
+    told = world.ask(
+        f"select cast('[\"{'x' * 500}\"]' as jsonb)", tools=world.tools(limits=Limits(text=10))
+    )
 
     assert told["rows"] == [[["xxxxxxxxxx…<cut: 490 more characters>"]]]
 
@@ -285,9 +278,7 @@ def test_lists_that_are_not_long_are_joined_and_searched(world: World) -> None:
 )
 def test_large_values_are_left_out_by_postgresql(world: World, value: str) -> None:
     """Only their length is fetched."""
-    with world.session() as session:
-        toolset = Toolset([Product], owner=world.ownership, limits=Limits(characters=30), sql=True)
-        told = toolset.call(session, "db_query", {"sql": f"select {value} as x"})
+    told = world.ask(f"select {value} as x", tools=world.tools(limits=Limits(characters=30)))
 
     assert told["rows"] == [[None]]
     assert told["cut"][0].startswith("row 1, x: ")
@@ -333,9 +324,9 @@ def test_of_a_long_text_the_bytes_are_counted(world: World) -> None:
     few, many = (
         f"replace(replace('{'q' * 99}', 'q', '{'z' * 99}'), 'z', '{'é' * n}')" for n in (5, 6)
     )
-    with world.session() as session:
-        toolset = Toolset([Product], owner=world.ownership, limits=Limits(text=10), sql=True)
-        told = toolset.call(session, "db_query", {"sql": f"select {few} as few, {many} as many"})
+    told = world.ask(
+        f"select {few} as few, {many} as many", tools=world.tools(limits=Limits(text=10))
+    )
 
     assert told["cut"] == [
         f"row 1, few: {99 * 99 * 5 - 10} more characters",

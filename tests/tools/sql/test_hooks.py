@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from alfred_refs.tools import Hooks, Reading, Toolset
-from tests.tools.sql.models import Category, Line, Order, Product
+from alfred_refs.tools import Hooks, Reading
+from tests.tools.sql.models import Order
 from tests.tools.sql.world import World
 
 
@@ -41,16 +41,6 @@ class Writes(Hooks):
         """Do nothing."""
 
 
-def _toolset(world: World, *hooks: Hooks) -> Toolset:
-    return Toolset(
-        [Category, Product, Order, Line],
-        owner=world.ownership,
-        hooks={Order: hooks},
-        hidden=[Product.secret],
-        sql=True,
-    )
-
-
 @pytest.mark.parametrize("hook", [Narrowing, Masking])
 def test_a_table_whose_hooks_look_at_reads_is_in_no_from(world: World, hook: type[Hooks]) -> None:
     """Wherever it stands; the model is told what to use instead."""
@@ -67,8 +57,7 @@ def test_a_table_whose_hooks_look_at_reads_is_in_no_from(world: World, hook: typ
         "with recursive a as (select id from orders union select id from a) select 1 from a",
     ]
     for sql in cases:
-        with world.session() as session:
-            told = _toolset(world, Writes(), hook()).call(session, "db_query", {"sql": sql})
+        told = world.ask(sql, tools=world.tools(hooks={Order: [Writes(), hook()]}))
 
         assert told == {
             "error": {
@@ -81,11 +70,9 @@ def test_a_table_whose_hooks_look_at_reads_is_in_no_from(world: World, hook: typ
 
 def test_no_other_error_and_no_description_offers_such_a_table(world: World) -> None:
     """A part of WITH may have its name, and refs to its rows are shown as everywhere."""
-    toolset = _toolset(world, Narrowing())
+    toolset = world.tools(hooks={Order: [Narrowing()]})
     shadow = "with orders as (select order_id from lines) select min(order_id) from orders"
-    with world.session() as session:
-        near = toolset.call(session, "db_query", {"sql": "select 1 from ordres"})
-        part = toolset.call(session, "db_query", {"sql": shadow})
+    near, part = (world.ask(sql, tools=toolset) for sql in ("select 1 from ordres", shadow))
 
     assert "'orders'" not in near["error"]["message"]
     assert part["rows"][0][0].startswith("order_")
@@ -97,9 +84,6 @@ def test_no_other_error_and_no_description_offers_such_a_table(world: World) -> 
 def test_a_hook_may_say_that_it_hides_nothing(world: World) -> None:
     """As may one that has no say in reads, without a word."""
     for hook in (Harmless(), Writes()):
-        toolset = _toolset(world, hook)
-        with world.session() as session:
-            told = toolset.call(session, "db_query", {"sql": "select count(*) from orders"})
-
-        assert told["rows"] == world.ask("select count(*) from orders")["rows"]
+        toolset, sql = world.tools(hooks={Order: [hook]}), "select count(*) from orders"
+        assert world.ask(sql, tools=toolset)["rows"] == world.ask(sql)["rows"]
         assert "describes, at most" in toolset.functions["db_query"].description

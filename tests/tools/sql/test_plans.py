@@ -23,10 +23,7 @@ def test_texts_that_differ_in_literals_have_one_plan(world: World) -> None:
     other, others = plans.of(SECOND, fenced=True)
 
     assert one is other
-    assert (literals, others) == (
-        ["1", "product_1", "3", "2"],
-        ["2", "product_2", "4", "3"],
-    )
+    assert (literals, others) == (["1", "product_1", "3", "2"], ["2", "product_2", "4", "3"])
 
 
 def test_a_session_with_an_owner_has_a_plan_of_its_own(world: World) -> None:
@@ -73,17 +70,11 @@ def test_a_plan_is_compiled_once(world: World) -> None:
 
 def test_nothing_of_a_text_is_sent(world: World) -> None:
     """Not a name and not a literal: they are parameters."""
-    sent: list[str] = []
-
-    def note(*arguments: Any) -> None:
-        sent.append(str(arguments[2]))
-
-    event.listen(world.engine, "before_cursor_execute", note)
-    told = world.ask(
-        "with zebra as (select name as giraffe from products as lion where name <> 'monkey') "
-        'select tiger.giraffe as "an; elephant" from zebra as tiger limit 7'
-    )
-    event.remove(world.engine, "before_cursor_execute", note)
+    with world.sent() as sent:
+        told = world.ask(
+            "with zebra as (select name as giraffe from products as lion where name <> 'monkey') "
+            'select tiger.giraffe as "an; elephant" from zebra as tiger limit 7'
+        )
 
     assert told["columns"] == ["an; elephant"]
     animals = ("zebra", "giraffe", "lion", "monkey", "tiger", "elephant")

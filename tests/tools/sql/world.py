@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import random
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, text
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
@@ -28,6 +29,7 @@ from tests.tools.sql.models import (
 
 ANN, BOB = 1, 2
 NOON = dt.datetime(2026, 3, 1, 12)  # noqa: DTZ001  # a column without time zone
+MODELS = [Category, Product, Order, Line]
 SECRET = "sesame"  # noqa: S105  # in columns and rows that no model may see
 
 VIEWS = """
@@ -58,14 +60,8 @@ class World:
         self.registry = RefRegistry(engine)
         self.sessions = sessionmaker(engine, class_=RefSession, registry=self.registry)
         self.ownership = ownership()
-        self.toolset = Toolset(
-            [Category, Product, Order, Line],
-            owner=self.ownership,
-            hidden=[Product.secret],
-            limits=Limits(rows=10**5, related=10**7, characters=10**9, text=10**7),
-            labels="none",
-            sql=True,
-        )
+        limits = Limits(rows=10**5, related=10**7, characters=10**9, text=10**7)
+        self.toolset = self.tools(limits=limits, labels="none")
         Base.metadata.create_all(engine)
         self.registry.create_tables()
         with Session(engine) as session, session.begin():
@@ -79,10 +75,27 @@ class World:
         """Return a session on behalf of somebody, in a conversation of theirs."""
         return self.sessions(conversation=f"chat-{owner}", owner=self.ownership.of(owner))
 
-    def ask(self, sql: str, owner: int = ANN, **more: Any) -> dict[str, Any]:
-        """Return what a model is told of a statement."""
+    def tools(self, **options: Any) -> Toolset:
+        """Return a toolset with SQL of all that a model may use."""
+        given = {"owner": self.ownership, "hidden": [Product.secret], "sql": True, **options}
+        return Toolset(MODELS, **given)
+
+    def ask(self, sql: str, owner: int = ANN, tools: Toolset | None = None) -> dict[str, Any]:
+        """Return what a model is told of a statement, without limits if no toolset is given."""
         with self.session(owner) as session:
-            return self.toolset.call(session, "db_query", {"sql": sql, **more})
+            return (tools or self.toolset).call(session, "db_query", {"sql": sql})
+
+    @contextmanager
+    def sent(self) -> Iterator[list[str]]:
+        """Collect the statements that are sent."""
+        statements: list[str] = []
+
+        def note(*arguments: Any) -> None:
+            statements.append(str(arguments[2]))
+
+        event.listen(self.engine, "before_cursor_execute", note)
+        yield statements
+        event.remove(self.engine, "before_cursor_execute", note)
 
     def _minted(self) -> Mapping[int, dict[str, Any]]:
         """Give all rows that somebody sees their refs, and return keys by ref, by owner."""

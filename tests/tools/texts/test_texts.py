@@ -17,6 +17,7 @@ from alfred_refs.mapping.text import whole_keys
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
 from tests.fix_session import TravelLog
+from tests.tools.conftest import by
 from tests.tools.texts.notes import (
     FIRST,
     KEYS,
@@ -187,10 +188,10 @@ def test_forks_and_exports_have_the_same_marks(notes: Engine, chat: RefSession) 
         session = RefSession(notes, conversation=conversation)
         [row] = read(session)
         assert row["title"] == "of <key_1>"
-        filters = [{"field": "id", "op": "=", "value": "key_1"}]
+        filters = by("id", "key_1")
         error = toolset.call(session, "db_read", {"table": "notes", "filters": filters})["error"]
         assert (error["code"], error["known"]) == ("wrong_entity", ["note_1"])
-        filters = [{"field": "id", "op": "=", "value": "key_7"}]
+        filters = by("id", "key_7")
         error = toolset.call(session, "db_read", {"table": "notes", "filters": filters})["error"]
         assert (error["code"], error["known"]) == ("unknown_ref", ["note_1"])
         assert conversation.refs_by_entity(OTHER) == {}
@@ -204,13 +205,12 @@ def test_a_mark_of_a_row_that_is_gone_can_be_written_back(notes: Engine, chat: R
     keep(notes, Note(id=FIRST, title=f"of {SECOND}", orders=[3]), Note(id=SECOND))
     read(chat)
     before = stored(notes)[FIRST]
-    assert chat.conversation is not None
-    gone, order = chat.conversation.refer_pairs([("note", SECOND), ("order", 3)])
+    gone, order = chat_of(chat).refer_pairs([("note", SECOND), ("order", 3)])
     with Session(notes) as plain:
         plain.execute(delete(Note).where(Note.id == SECOND))
         plain.execute(delete(Order).where(Order.id == 3))
         plain.commit()
-    for process in (chat.conversation, RefRegistry(notes).conversation("chat-7")):
+    for process in (chat_of(chat), RefRegistry(notes).conversation("chat-7")):
         process.note_gone([("note", SECOND), ("order", 3)], "was deleted")
         session = RefSession(notes, conversation=process)
         asked = {"table": "notes", "filters": [by_id(gone)]}
@@ -281,10 +281,9 @@ FOR_NOTHING: list[tuple[Answer, str]] = [
 def test_what_stands_for_nothing_is_refused(notes: Engine, chat: RefSession) -> None:
     """Before anything is stored or looked for; by filters and expectations too."""
     keep(notes, Note(id=FIRST, title="as it was"))
-    assert chat.conversation is not None
-    chat.conversation.refer_all(Order, [1])
-    chat.conversation.refer_pairs([("bill", 1)])
-    chat.conversation.draft(Note, {"title": "pending"})
+    chat_of(chat).refer_all(Order, [1])
+    chat_of(chat).refer_pairs([("bill", 1)])
+    chat_of(chat).draft(Note, {"title": "pending"})
     for data, code in FOR_NOTHING:
         assert refused(chat, **data)["code"] == code, data
         assert stored(notes)[FIRST]["title"] == "as it was"
@@ -293,7 +292,7 @@ def test_what_stands_for_nothing_is_refused(notes: Engine, chat: RefSession) -> 
         assert error["code"] in (code, "unexpected_row")
         name, value = next(iter(data.items()))
         op = "=" if name in ("title", "tags", "about_id", "device") else "contains"
-        filters = [{"field": name, "op": op, "value": value}]
+        filters = by(name, value, op)
         error = toolset.call(chat, "db_delete", {"table": "notes", "filters": filters})["error"]
         assert error["code"] == code
 
@@ -382,7 +381,7 @@ def test_integers_in_documents_are_keys_where_the_column_says_so(
         "of": [{"lines": ["<order_1>", {"sum": 3}], "order_id": None}],
     }
     data = {"orders": row["orders"], "basket": row["basket"]}
-    other = [{"field": "title", "op": "=", "value": "other"}]
+    other = by("title", "other")
     done(chat, "db_update", table="notes", filters=other, data=data, expect={"count": 1})
     after = stored(notes)[SECOND]
     assert (after["orders"], after["basket"]) == (before["orders"], before["basket"])
@@ -488,10 +487,9 @@ def test_hooks_have_texts_as_they_are_stored(notes: Engine, chat: RefSession) ->
 
 def test_a_drafts_content_is_written_back(notes: Engine, chat: RefSession) -> None:
     """With what is nested in it, and when it is saved."""
-    assert chat.conversation is not None
     inside = [{"title": f"in {OTHER.hex}", "extra": {"a": "<key_1>"}}]
     content = {"title": f"of {OTHER}", "orders": [2], "inside": inside}
-    draft = chat.conversation.draft(Note, content)
+    draft = chat_of(chat).draft(Note, content)
     [row] = read(chat, by_id(draft.ref))
     shown = [{name: each[name] for name in ("title", "extra")} for each in row["inside"]]
 
@@ -500,7 +498,7 @@ def test_a_drafts_content_is_written_back(notes: Engine, chat: RefSession) -> No
     data = {"title": row["title"], "orders": row["orders"], "inside": shown}
     update: Answer = {"table": "notes", "filters": [by_id(draft.ref)], "data": data}
     done(chat, "db_update", **update, expect={"title": row["title"]})
-    [kept] = chat.conversation.read_drafts([draft.ref])
+    [kept] = chat_of(chat).read_drafts([draft.ref])
     assert kept.content == content
     done(chat, "db_update", **update, expect="of <key_1>")
     save: Answer = {"table": "notes", "from_draft": draft.ref, "data": {"tags": [row["title"]]}}
@@ -526,7 +524,7 @@ def test_a_text_that_is_cut_says_so_and_is_not_taken_back(notes: Engine, chat: R
         {"data": {"tags": row["tags"]}},
         {"data": {"tags": []}, "expect": {"title": row["title"]}},
         {"data": {"tags": []}, "expect": row["title"]},
-        {"data": {"tags": []}, "filters": [{"field": "title", "op": "=", "value": row["title"]}]},
+        {"data": {"tags": []}, "filters": by("title", row["title"])},
     ):
         asked = {"table": "notes", "filters": filters, **wrong}
         error = short.call(chat, "db_update", asked)["error"]
