@@ -68,6 +68,9 @@ from alfred_refs.sqla import State
 
 _UNIQUE_VIOLATION = "23505"
 
+# an entry of `InstanceState.info`, which is pickled with the instance
+_CONVERSATION = "alfred_refs.conversation"
+
 
 # Instances of records
 
@@ -286,6 +289,7 @@ class DraftObjects:
         record = parse_content(class_, draft.content, self._entities)
         [name] = self._entities.of_class(record.model).primary
         instance = builder.build(record, **{name: draft.ref})
+        sqla.state_of(instance).info[_CONVERSATION] = _address_of(self._conversation)
         # before its related instances, which may reference this draft
         self._built[draft.ref, draft.version] = instance
         try:
@@ -302,6 +306,10 @@ class DraftObjects:
         if instance is None:  # the row exists, or `get` had raised: it is another owner's
             raise ForeignRowError(class_.__name__, ref, named=True)
         return instance
+
+
+def _address_of(conversation: SessionConversation) -> tuple[str, str | None]:
+    return conversation.id, conversation.owner
 
 
 def _draft_in(ident: Any) -> str | None:
@@ -386,7 +394,12 @@ class DraftSaving:
         self._flushed = {}
 
     def _new_rows(self, attributes: Iterable[AttributeValue]) -> dict[str, State]:
-        """Return the new instances that become the rows of drafts, by their refs."""
+        """Return the new instances that become the rows of drafts, by their refs.
+
+        Raises:
+            DraftTwiceError: two are of one draft.
+            SetupError: one is of a draft of another conversation.
+        """
         new: dict[str, State] = {}
         for state, name, column, value in attributes:
             keys = self._entities.of_class(state.class_)
@@ -394,10 +407,24 @@ class DraftSaving:
             if state.key is not None or name not in keys.primary or ref is None:
                 continue
             if keys.own_entity == ref.entity == column.entity:
+                self._check_conversation(state, value)
                 if value in new or value in self._conversation.saving:
                     raise DraftTwiceError(value, keys.own_entity)
                 new[value] = state
         return new
+
+    def _check_conversation(self, state: State, ref: str) -> None:
+        """Check that an instance is of a draft of this conversation, not of one with its number.
+
+        Raises:
+            SetupError: it is of another conversation.
+        """
+        here = _address_of(self._conversation)
+        if state.info.get(_CONVERSATION, here) != here:
+            raise SetupError(
+                f"an object of {ref!r} of another conversation was added to the session",
+                f"add it to a session of its conversation, or get {ref!r} in this one",
+            )
 
     def _changed_labels(
         self, new: Mapping[str, State], drafts: Mapping[str, Draft]

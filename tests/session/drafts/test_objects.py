@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 from sqlalchemy.exc import StatementError
 
 from alfred_refs import (
@@ -13,7 +15,9 @@ from alfred_refs import (
     DiscardedDraftError,
     DraftContentError,
     DraftRefError,
+    RefRegistry,
     RefSession,
+    SetupError,
     UnknownDraftError,
     WrongEntityError,
 )
@@ -102,6 +106,30 @@ def test_content_that_fits_no_more_is_told(
 
     with pytest.raises(DraftContentError, match="'old' is not a field of a draft of 'Recipe'"):
         session.get(Recipe, "gen_recipe_1")
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_an_object_does_not_save_a_draft_of_another_conversation(
+    session: RefSession, tables: Engine, registry: RefRegistry, soup: str, *, pickled: bool
+) -> None:
+    """That has the same number: both stay as they are, and the object can be saved where it is."""
+    recipe = session.get_one(Recipe, soup)
+    if pickled:
+        recipe = pickle.loads(pickle.dumps(recipe))  # noqa: S301  # we wrote it
+    other = registry.conversation("chat-8")
+    assert other.draft(Recipe, {"name": "Dal"}).ref == soup
+    with RefSession(tables, conversation=other) as elsewhere:
+        elsewhere.add(recipe)
+        with pytest.raises(
+            SetupError, match="an object of 'gen_recipe_1' of another conversation"
+        ):
+            elsewhere.flush()
+        elsewhere.expunge(recipe)
+    assert pending(other) == [soup]
+
+    session.add(recipe)
+    session.commit()
+    assert session.get_one(Recipe, soup).name == "Soup"
 
 
 def test_with_raw_keys_the_text_is_no_ref(session: RefSession, soup: str) -> None:
