@@ -90,7 +90,7 @@ from alfred_refs.tools.definitions import (
     schemas_of,
 )
 from alfred_refs.tools.drafts import visible_content
-from alfred_refs.tools.errors import ToolError, plan_changed
+from alfred_refs.tools.errors import ToolError, plan_changed, undo_conflict
 from alfred_refs.tools.faults import fault_of, without_unlisted
 from alfred_refs.tools.filters import BoundFilters, bind_filters, check_budget
 from alfred_refs.tools.functions import FunctionTool, function_tool
@@ -456,8 +456,12 @@ class Toolset:
         return planner.plan or Plan(tool=request.tool)
 
     def undo(self, session: RefSession, undoer: Undoer) -> Plan:
-        """Undo the changes of calls; see `BoundToolset.undo`."""
-        chat = self._view_of(session)
+        """Undo the changes of calls; see `BoundToolset.undo`.
+
+        Raises:
+            ToolError: they cannot be undone.
+        """
+        chat, started_at = self._view_of(session), monotonic()
         call = Call(self._setting, session, chat, undoer)
         planned = planning(session) if undoer.only_plan else nullcontext()
         with planned, session.activity() as seen, preserve_transaction(session):
@@ -466,6 +470,12 @@ class Toolset:
             except HeldBackError as held:
                 if undoer.plan is None or not undoer.only_plan:
                     return Plan(tool="undo", refusal=held.answer["error"])
+            except DBAPIError as error:
+                limit = self._exceeded_limit(started_at)
+                if limit is None or fault_of(error, "undo", None, (), time_limit=limit) is None:
+                    raise
+                fact = f"a statement took longer than {limit:g} seconds, perhaps for a lock"
+                raise undo_conflict([fact]) from None
             if seen is not None and undoer.plan is not None:  # its SQL is not that of the session
                 rows: list[RowActivity] = [
                     (row.ref, row.action, None) for row in undoer.plan.rows if row.ref
@@ -646,14 +656,17 @@ class Toolset:
         except DryRunDraftError:
             raise
         except Exception as error:
-            most = self._setting.limits.seconds
-            slow = most if most is not None and monotonic() - started_at >= most else None
             of = self._table_of_error(error, checked) or table
-            refusal = self._refusal(call, error, tool, of, slow)
+            refusal = self._refusal(call, error, tool, of, self._exceeded_limit(started_at))
             if refusal is None:
                 call.session.hide_keys(error)  # an exception of a hook may contain keys
                 raise
             return refusal
+
+    def _exceeded_limit(self, started_at: float) -> float | None:
+        """Return the time limit in seconds, if what began at a time has taken longer."""
+        limit = self._setting.limits.seconds
+        return limit if limit is not None and monotonic() - started_at >= limit else None
 
     def _refusal(
         self,

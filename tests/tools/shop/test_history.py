@@ -18,7 +18,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
-from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Limits, Plan, Toolset
 from tests.tools.conftest import by, save
 from tests.tools.shop.conftest import (
     CHAT,
@@ -327,6 +327,20 @@ def test_a_database_that_refuses_an_undo(
     for driver in ("psycopg", "asyncpg"):
         refusal = asyncio.run(undo(driver)).refusal or {}
         assert refusal.get("conflicts") == [conflict]
+    assert stored() == before
+
+
+def test_an_undo_that_waits_too_long(desk_of: Desks, shop: Engine, stored: Stored) -> None:
+    """For a row that somebody else has locked: nothing is undone, and it can be repeated."""
+    before = stored()
+    desk = desk_of(limits=Limits(seconds=0.2))
+    desk.call(*CHAT, "db_update", UPDATE)
+    with shop.begin() as connection:
+        connection.exec_driver_sql("SELECT FROM stall_orders FOR UPDATE")
+        refusal = refusal_of(desk, call=1)
+    assert refusal["code"] == "undo_conflict"
+    assert "longer than 0.2 seconds" in refusal["message"]
+    assert desk.undo("chat-7", call=1, by="ann").refusal is None
     assert stored() == before
 
 
