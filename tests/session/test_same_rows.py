@@ -349,8 +349,8 @@ def operands() -> st.SearchStrategy[Criterion]:
         st.builds(lambda n: lambda s: select(s.lit(n)).scalar_subquery(), numbers),
         st.builds(lambda n: lambda s: cast(s.bare(n), s.T.id.type), numbers),
         st.just(lambda s: cast(s.T.id, String)),
-        # data, which no key is by accident: 1 as text would be row 1's integer key as text
-        st.just(lambda s: cast(s.T.number * 1000, String)),
+        # data: "0" is no key, and sorts before all keys and refs
+        st.just(lambda s: cast(s.T.number * 0, String)),
         st.builds(lambda n: lambda s: func.lower(cast(s.lit(n), String)), numbers),
     )
 
