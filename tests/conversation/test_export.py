@@ -39,10 +39,10 @@ KEYS: st.SearchStrategy[Key] = st.recursive(
 )
 LABELS = st.sampled_from([None, "Soup", "'ключ' (2)"])
 CONTENTS = st.sampled_from(["{}", '{"name":"ключ","n":[1e+22,null]}'])
-TURNS = st.integers(0, MAX_NUMBER)
+DRAFT_TURNS = st.integers(0, MAX_NUMBER)
 # label, turn, edited, version, state and key of a draft
 DRAFTED = (
-    *(LABELS, TURNS, TURNS, st.integers(1, MAX_NUMBER)),
+    *(LABELS, DRAFT_TURNS, DRAFT_TURNS, st.integers(1, MAX_NUMBER)),
     *(st.just("pending"), st.none() | PARTS),
 )
 GONE = st.sampled_from([None, "was deleted", "was never saved"])

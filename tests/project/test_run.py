@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import run
-from tests.conftest import few
+from tests.conftest import ON_BOTH, few
 
 PROJECT = """
 [project]
@@ -250,6 +250,11 @@ def test_the_cells_of_a_seed_are_always_the_same() -> None:
 
     whole: Any = [_item(f"tests/test_page.py::test_page[{n}]", marks=("whole",)) for n in range(9)]
     assert few([*whole, *items], 2, "")[:9] == whole
+
+
+def test_the_modules_that_run_on_both_series_exist() -> None:
+    """One that was renamed would run on 2.1 only."""
+    assert [name for name in ON_BOTH if not (Path(run.__file__).parent / name).is_file()] == []
 
 
 def _item(name: str, marks: Sequence[str]) -> SimpleNamespace:
