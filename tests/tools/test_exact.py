@@ -204,6 +204,8 @@ async def test_intervals_that_python_cannot_hold_are_shown(desk: _Desk, events: 
         "-infinity": "-infinity",
     }
     with events.begin() as connection:
+        if (connection.dialect.server_version_info or ()) < (17,):
+            pytest.skip("no interval is infinite there")
         for number, span in enumerate(spans, start=1):
             connection.execute(text(f"update events set span = '{span}' where id = {number}"))
 
