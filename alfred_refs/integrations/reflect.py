@@ -29,6 +29,7 @@ Limits:
   requested by name.
 - Deletes rely on the `ON DELETE` of the database: the relationships have `passive_deletes="all"`.
 - Guessed names may be unnatural, but they are unique.
+- Columns whose names attributes cannot have get others: `self` is `x_self`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from sqlalchemy import (
     Table,
     Uuid,
     and_,
+    event,
     inspect,
     text,
 )
@@ -78,6 +80,14 @@ _MIGRATION_TABLES = frozenset(
     }
 )
 _PARTITIONS = text("select relname from pg_catalog.pg_class where relispartition")
+# PostgreSQL repeats a foreign key to a partitioned table for each partition of that table
+_REPEATED = text("""
+select relname, repeated.conname from pg_catalog.pg_constraint repeated
+join pg_catalog.pg_constraint original on original.oid = repeated.conparentid
+join pg_catalog.pg_class on pg_class.oid = repeated.conrelid
+where repeated.contype = 'f' and repeated.conrelid = original.conrelid
+and pg_table_is_visible(pg_class.oid)
+""")
 _UNREADABLE = text("""
 select relname from pg_catalog.pg_class
 where relkind in ('r', 'p') and pg_table_is_visible(oid) and not has_table_privilege(oid, 'select')
@@ -151,10 +161,12 @@ def reflect(
     """
     names = _table_names(connection, tables)
     metadata = MetaData()
+    event.listen(metadata, "column_reflect", _name_attribute)
     with warnings.catch_warnings():
         # SQLAlchemy warns of unknown types; tools only show the names of such columns
         warnings.simplefilter("ignore", SAWarning)
         metadata.reflect(connection, only=names, resolve_fks=True)
+    _drop_repeated_keys(connection, metadata)
     found = [metadata.tables[name] for name in names]
     hidden_columns = {*_find_columns(found, hidden)}
     label_columns = _find_columns(found, labels)
@@ -206,6 +218,15 @@ def _table_names(connection: Connection, tables: Collection[str]) -> list[str]:
     )
 
 
+def _drop_repeated_keys(connection: Connection, metadata: MetaData) -> None:
+    """Remove the foreign keys to partitions, unless the table has them by itself."""
+    repeated = {(table, name) for table, name in connection.execute(_REPEATED)}
+    for table in metadata.tables.values():
+        for key in table.foreign_key_constraints:
+            if table.schema is None and (table.name, key.name) in repeated:
+                sqla.drop_foreign_key(key)
+
+
 def _is_of_migrations(table: Table) -> bool:
     """Return whether a migration tool keeps its state in a table.
 
@@ -218,7 +239,7 @@ def _is_of_migrations(table: Table) -> bool:
 def _find_columns(tables: Iterable[Table], names: Collection[str]) -> list[Column[Any]]:
     """Return the columns with the names `table.column`."""
     by_name = {
-        f"{table.name}.{column.key}": column for table in tables for column in table.columns
+        f"{table.name}.{column.name}": column for table in tables for column in table.columns
     }
     columns = []
     for name in names:
@@ -276,11 +297,13 @@ def _relationships(
         targets = [key.referred_table for key in keys]
         for key in sorted(keys, key=lambda each: tuple(each.column_keys)):
             target = key.referred_table
-            name = first_free(row_names(key, classes[target].__ref_name__), taken[table])
+            names = map(attribute_name, row_names(key, classes[target].__ref_name__))
+            name = first_free(names, taken[table])
             taken[table].add(name)
             is_one_of_several = targets.count(target) > 1
             back = first_free(
-                [f"{table.name}_by_{name}" if is_one_of_several else table.name], taken[target]
+                [attribute_name(f"{table.name}_by_{name}" if is_one_of_several else table.name)],
+                taken[target],
             )
             taken[target].add(back)
             by_table[table][name] = _relationship(key, classes[target], back)
@@ -313,6 +336,17 @@ def _set_uuid_default(table: Table) -> None:
 
 
 # Guessing names
+
+
+def attribute_name(name: str) -> str:
+    """Return the name, with a prefix if an attribute of a mapped class cannot have it."""
+    # Python looks for names such as `__class__`, SQLAlchemy for `_sa_instance_state`; the
+    # declarative `__init__` has a parameter `self`
+    return f"x_{name}" if name == "self" or name.startswith(("__", "_sa_")) else name
+
+
+def _name_attribute(_inspector: object, _table: object, column: dict[str, Any]) -> None:
+    column["key"] = attribute_name(column["name"])
 
 
 def entity_names(table: str) -> list[str]:

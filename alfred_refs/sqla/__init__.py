@@ -60,6 +60,7 @@ from .mappers import (
     columns_of_keys as columns_of_keys,
     committed_values as committed_values,
     deannotated_table as deannotated_table,
+    drop_foreign_key as drop_foreign_key,
     equalities_in as equalities_in,
     flushed_states as flushed_states,
     is_association as is_association,

@@ -33,7 +33,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Column, ColumnDefault, Executable, Table, TextClause, TextualSelect
+from sqlalchemy import (
+    Column,
+    ColumnDefault,
+    Executable,
+    ForeignKeyConstraint,
+    Table,
+    TextClause,
+    TextualSelect,
+)
 from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.ext.mutable import Mutable
 from sqlalchemy.orm import (
@@ -206,6 +214,14 @@ def set_default(column: Column[Any], function: Callable[[], Any]) -> None:
     """Set the Python-side default of a column that belongs to a table already."""
     # Private: `SchemaItem._set_parent_with_dispatch`, by which `Column(default=...)` does it.
     ColumnDefault(function)._set_parent_with_dispatch(column)
+
+
+def drop_foreign_key(constraint: ForeignKeyConstraint) -> None:
+    """Remove a foreign key from the table that has it."""
+    constraint.table.constraints.discard(constraint)
+    for element in constraint.elements:
+        constraint.table.foreign_keys.discard(element)
+        element.parent.foreign_keys.discard(element)
 
 
 # Instances

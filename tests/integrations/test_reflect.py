@@ -209,3 +209,33 @@ def test_tables_of_migration_tools_are_left_out_unless_they_are_named(bare: Engi
     )
     assert [name for name in tables if name in found.models] == []
     assert [*found_in(bare, "alembic_version").models] == ["alembic_version"]
+
+
+def test_a_foreign_key_to_a_partitioned_table_is_not_repeated_for_its_partitions(
+    bare: Engine,
+) -> None:
+    """PostgreSQL's catalogue has one for each; a ref would be of a partition, or of the table."""
+    with bare.begin() as connection:
+        guests = "create table guests (id int primary key, event_id int references events"
+        connection.execute(text(f"{guests}, own int references events_1)"))
+        connection.execute(text("insert into guests values (1, 81230010, 81230010)"))
+    desk = Desk(bare, found_in(bare, "events", "events_1", "guests"))
+
+    [row] = desk("db_read", "guests", columns=["event_id", "own", "event"])["rows"]
+    assert (row["event_id"], row["own"], row["event"]["name"]) == (
+        "event_1",
+        "events_1_row_1",
+        "opening",
+    )
+
+
+def test_columns_with_names_of_attributes_that_classes_have_get_other_names(bare: Engine) -> None:
+    """So do rows that such a foreign key refers to, and the rows that refer by it."""
+    with bare.begin() as connection:
+        columns = '"__class__" text, "_sa_instance_state" int, self_id uuid references "__init__"'
+        connection.execute(text(f'create table "__init__" (id uuid primary key, {columns})'))
+        found = reflect(connection, ["__init__"], labels=["__init__.__class__"])
+    data = {"x___class__": "a", "x__sa_instance_state": 1, "x_self": {"x___class__": "b"}}
+
+    [row] = Desk(bare, found)("db_create", "__init__", data=data)["rows"]
+    assert (row["x___class__"], row["self_id"], row["_self_id_label"]) == ("a", "init_2", "b")
