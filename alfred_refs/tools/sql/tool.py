@@ -409,7 +409,7 @@ class QueryRun:
         loaded = cut_depth(self._few(loaded, place), place, self._cut)
         if value.column is not None:
             loaded = value.column.show(loaded)
-        elif isinstance(value.type, Enum):
+        elif isinstance(getattr(value.type, "item_type", value.type), Enum):
             loaded = values_of(value.type, None).show(loaded)
         else:
             loaded = plain_value(loaded)

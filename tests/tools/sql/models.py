@@ -23,7 +23,7 @@ class Status(enum.Enum):
     """Whether a product is sold."""
 
     draft = "draft"
-    sold = "sold"
+    sold = "on sale"  # the database has the name
     gone = "gone"
 
 

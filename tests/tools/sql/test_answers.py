@@ -35,7 +35,7 @@ def _ask(toolset: Toolset, session: RefSession, sql: str, **more: Any) -> Any:
 
 
 def test_rows_are_lists_under_columns(world: World) -> None:
-    """In which each value is JSON as in db_read."""
+    """In which each value is JSON as in db_read, also in an aggregate."""
     told = world.ask(
         "select id, made_on, seen_at, price, weight, active, status, tags, lasts "
         "from products where id = 'product_1'"
@@ -49,6 +49,8 @@ def test_rows_are_lists_under_columns(world: World) -> None:
         *("id", "made_on", "seen_at", "price", "weight", "active", "status", "tags", "lasts")
     ]
     assert told["rows"] == [[read["rows"][0][name] for name in told["columns"]]]
+    statuses = world.ask("select array_agg(distinct status order by status) from products")
+    assert statuses["rows"] == [[["draft", "sold", "gone"]]]
     assert {name: told[name] for name in ("count", "more")} == {"count": 1, "more": False}
 
 
