@@ -36,7 +36,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from alfred_refs.conversation import Conversation, RefRegistry
 from alfred_refs.errors import RegistryBusyError, SetupError
-from alfred_refs.mapping import is_storable, parse_ref
+from alfred_refs.mapping import head, is_storable, parse_ref
 from alfred_refs.session import RefSession
 from alfred_refs.sqla import (
     AsyncFacade,
@@ -92,6 +92,8 @@ _SERIAL_SECONDS = 60.0
 
 # error codes that do not depend on the call, so it may succeed later
 _MAY_SUCCEED_LATER = ("too_slow",)
+
+_MAX_REASON = 10_000  # characters, as many as an import accepts
 
 _CACHE_SIZE = 256
 _CACHE_SECONDS = 600.0
@@ -504,17 +506,18 @@ class BoundToolset:
             owner: as for `call`.
             call: its number.
             by: who rejects it, as text.
-            reason: why, for the model; keys in it are replaced.
+            reason: why, for the model; keys in it are replaced, and a long one is cut.
 
         Raises:
             SetupError: as for `call`, or `by` has no text that can be stored.
         """
         by = _name_of("by", by)
         chat = self.conversation(conversation, owner)
-        clean = None if reason is None else str(chat.scrub(reason))
+        if reason is not None:  # a person may type anything, and the decision must be stored
+            reason = head(str(chat.scrub(reason.replace("\0", ""))), _MAX_REASON)
         if chat.calls.get(call) is None:
             return ToolAnswer(unknown_call(call).to_json())
-        entry = chat.calls.update(call, "waiting", state="rejected", decided_by=by, reason=clean)
+        entry = chat.calls.update(call, "waiting", state="rejected", decided_by=by, reason=reason)
         entry = entry or chat.calls.get(call)
         if entry is not None and entry.state == "done":
             return ToolAnswer(already_done(call, entry.decided_by).to_json())

@@ -75,14 +75,17 @@ def test_approving_does_it_once(desk_of: Desks, stored: Stored) -> None:
     assert desk.approvals("chat-7") == []
 
 
-def test_rejecting_tells_the_model_why(desk_of: Desks, stored: Stored, shop: Engine) -> None:
-    """Rejecting tells the model why."""
+def test_rejecting_tells_the_model_why(
+    desk_of: Desks, stored: Stored, shop: Engine, registry: RefRegistry
+) -> None:
+    """In any words: keys and NUL are replaced, and the end of a long reason is left out."""
     desk, before = desk_of(consent=RULES), stored()
     desk.call(*CHAT, "db_delete", DELETE)
     with shop.connect() as connection:
         key = connection.execute(text("SELECT id FROM stall_orders")).scalar_one()
 
-    answer = desk.reject(*CHAT, 1, by="ann", reason=f"{key} is not paid")
+    answer = desk.reject(*CHAT, 1, by="ann", reason=f"{key} is not\0 paid" + "!" * 20_000)
+    registry.import_conversation(desk.conversation(*CHAT).export(), id="chat-8")
 
     assert code_of(answer) == "rejected"
     assert "stall_order_1 is not paid" in answer.text
