@@ -103,8 +103,11 @@ class Creator(Writer):
         builder = self._build(batches, row_values)
         orphans = [each for each in self._orphans() if each not in orphans_before]
         others = self._check_related_rows(changes, theirs.union(taken), orphans, tables[0])
+        links = self._new_links(batches, builder, changes)
+        for writer, made in links:
+            writer.check_once(made)
         self._session.flush()
-        self._check_links(batches, builder, changes)
+        self._check_links(links, builder)
         answers = [self._answer(batch, builder) for batch in batches]
         for batch in nested:
             made = [builder.made_of(row) for row in batch.rows]
@@ -344,15 +347,25 @@ class Creator(Writer):
             raise foreign_row(ref, None)
         return found
 
-    def _check_links(self, batches: Sequence[Batch], builder: Builder, changes: Changes) -> None:
+    def _new_links(
+        self, batches: Sequence[Batch], builder: Builder, changes: Changes
+    ) -> list[tuple[LinkWriter, list[Any]]]:
+        """Return the new rows of association tables, each with the writer of its table."""
+        return [
+            (LinkWriter(self._call, changes, batch.table), [*map(builder.made_of, batch.rows)])
+            for batch in batches
+            if batch.table.ends and batch.rows
+        ]
+
+    def _check_links(
+        self, links: Sequence[tuple[LinkWriter, list[Any]]], builder: Builder
+    ) -> None:
         """Check new links, and call the hooks of the rows at their ends."""
         new = [instance for _, instance in builder.made]
-        for batch in batches:
-            if batch.table.ends and batch.rows:
-                writer = LinkWriter(self._call, changes, batch.table)
-                writer.check_created([builder.made_of(row) for row in batch.rows], new)
-                self._session.flush()
-                writer.expire()
+        for writer, made in links:
+            writer.check_created(made, new)
+            self._session.flush()
+            writer.expire()
 
     # Answers
 

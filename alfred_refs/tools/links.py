@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import inspect, select
+from sqlalchemy import func, inspect, select
 
 from alfred_refs import sqla
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import Changes, assign_changes
 from alfred_refs.tools.catalog import sharing_secondary
-from alfred_refs.tools.errors import foreign_row
+from alfred_refs.tools.errors import conflict, foreign_row
 from alfred_refs.tools.tables import LinkEnd, ToolTable
 from alfred_refs.tools.visibility import rows_outside
 
@@ -46,6 +46,19 @@ class LinkWriter:
         self._call = call
         self._changes = changes
         self._table = table
+
+    def check_once(self, links: Iterable[Any]) -> None:
+        """Check that no two of the new links are equal, before the flush.
+
+        Raises:
+            ToolError: two are.
+        """
+        keys = [
+            tuple(sqla.state_of(link).dict.get(name) for name in self._table.identity)
+            for link in links
+        ]
+        if len(set(keys)) < len(keys):
+            raise conflict(self._table.name, self._table.identity)
 
     def check_created(self, links: Sequence[Any], new: Iterable[Any]) -> None:
         """Check that the model may create links, and call the hooks of the rows at their ends.
@@ -65,7 +78,20 @@ class LinkWriter:
             names = [name for end in self._table.ends for name in end.columns]
             refs = [str(getattr(link, name)) for name in names]
             raise foreign_row(refs[0], None, refs)
+        if not inspect(self._table.model).local_table.primary_key:
+            self._check_new(links)
         self.call_hooks(links, new)
+
+    def _check_new(self, links: Iterable[Any]) -> None:
+        """Check that no link existed before, which no primary key ensures.
+
+        The unit of work cannot delete the rows at the ends of two equal links: it expects one.
+        """
+        mapper, own = inspect(self._table.model), self._table.primary_key()
+        keys = map(mapper.primary_key_from_instance, links)
+        twice = select(*own).where(sqla.in_keys(own, keys)).group_by(*own).having(func.count() > 1)
+        if self._call.session.execute(twice, execution_options={"raw_keys": True}).first():
+            raise conflict(self._table.name, self._table.identity)
 
     def call_hooks(self, links: Sequence[Any], new: Iterable[Any] = ()) -> None:
         """Call the hooks for an update of the rows whose relationships change.

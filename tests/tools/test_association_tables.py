@@ -216,12 +216,17 @@ def test_loaded_relationships_are_read_again(session: RefSession, toolset: Tools
 
 
 def test_a_table_without_a_key_has_links_too(session: RefSession, toolset: Toolset) -> None:
-    """Equal rows of it are one link, and removed together."""
+    """A link is created once; equal rows that others insert are removed together."""
     data = {"task_id": "task_1", "_task_id_label": "Buy", "person_id": "person_1"}
-    for _ in range(2):
-        answer = toolset.call(session, "db_create", {"table": "task_watchers", "data": data})
-        assert answer["rows"] == [data]
-        session.expunge_all()
+    create = {"table": "task_watchers", "data": data}
+    twice = toolset.call(session, "db_create", {**create, "data": [data, data]})
+    assert toolset.call(session, "db_create", create)["rows"] == [data]
+    session.expunge_all()
+    again = toolset.call(session, "db_create", create)
+    assert [each["error"]["code"] for each in (twice, again)] == ["conflict", "conflict"]
+    with Session(session.get_bind()) as plain, plain.begin():
+        buy = plain.scalars(select(Task.id).where(Task.name == "Buy")).one()
+        plain.execute(task_watchers.insert(), {"task_id": buy, "person_id": 1})
     both = named(task_id="task_1", person_id="person_1")
     delete = {"table": "task_watchers", "filters": both, "expect": {"task_1": "Buy"}}
     described = toolset.describe(["task_watchers"])
