@@ -30,6 +30,7 @@ named by `id` in the query; neither keys nor owners are in any address.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -304,6 +305,7 @@ class _Inspector:
         self._templates = Environment(
             loader=PackageLoader("alfred_refs.inspector"),
             autoescape=True,
+            finalize=_visible,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -372,6 +374,18 @@ async def _form_of(request: Request) -> dict[str, str]:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict"))
     except ValueError:
         raise HTTPException(400, "The form is not UTF-8.") from None
+
+
+# control characters, and those that change the direction of a text: with them a person could
+# read another value than the one that is approved
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def _visible(value: Any) -> Any:
+    r"""Escape invisible characters of a text, for example as `\u202e`; leave HTML unchanged."""
+    if type(value) is not str:
+        return value
+    return _INVISIBLE.sub(lambda match: repr(match[0])[1:-1], value)
 
 
 def _moment(value: datetime) -> str:

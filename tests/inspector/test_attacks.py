@@ -88,6 +88,18 @@ def test_no_value_is_an_error_of_the_server(desk: BoundToolset, address: str) ->
     assert [each.call for each in desk.approvals(OTHER, BEN)] == [1]
 
 
+def test_what_a_person_approves_is_what_is_shown(desk: BoundToolset) -> None:
+    """Characters that reverse a text, or are invisible, are escaped."""
+    garden.read(desk)
+    garden.update(desk, note="pay \u202e001\u202c \x1b[8mmore", title="\u2067Roses")
+    garden.ask_to_delete(desk)
+
+    root = client_for(desk)
+    pages = [root.get("/approvals").text, root.get(f"/call?id={CHAT}&call=1").text]
+    assert all(r"pay \u202e001\u202c \x1b[8mmore" in page for page in pages)
+    assert not set("".join(pages)) & {*"\u202e\u2067\x1b"}
+
+
 @pytest.mark.parametrize("method", ["OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"])
 def test_other_methods_do_nothing(desk: BoundToolset, method: str) -> None:
     """Not even for pages of the inspector, with all values of a form."""
