@@ -162,8 +162,8 @@ def call_of(called: Called, shown: Container[str], ref_fields: Mapping[str, str]
         ref_fields: by table, the field that contains the row's ref.
     """
     answer = called.answer
-    if isinstance(answer, dict) and "rows" in answer and answer.get("table") in ref_fields:
-        field = ref_fields[answer["table"]]
+    if isinstance(answer, dict) and isinstance(answer.get("rows"), list):
+        field = ref_fields.get(str(answer.get("table")), "")
         answer = {**answer, "rows": [_ref_of(row, field, shown) or row for row in answer["rows"]]}
     params = _short(quote_json(called.params))
     return f"- {inert(called.tool)} {params}\n  answered {_short(quote_json(answer))}"

@@ -791,16 +791,25 @@ RowActivity = tuple[str, Action, Sequence[str] | None]
 def activities_in(
     answer: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
 ) -> list[Activity]:
-    """Return the activity entries for the rows of an answer; a row may occur twice."""
+    """Return the activity entries for the rows of an answer; a row may occur twice.
+
+    The answer of a function of the application may have other values in the fields for rows.
+    """
     by_name = {table.name: table for table in tables}
     shown = [
         each
-        for part in (answer, *answer.get("also", ()))
-        if part.get("table") in by_name
+        for part in (answer, *_list_in(answer, "also"))
+        if isinstance(part, dict) and str(part.get("table")) in by_name
         for table, row in _table_rows(part, by_name[part["table"]])
         for each in _shown_rows(row, table, "read")
     ]
     return activities_of(shown, conversation)
+
+
+def _list_in(answer: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a list in an answer; an empty one for another value."""
+    value = answer.get(name)
+    return value if isinstance(value, list) else []
 
 
 def activities_of(
@@ -818,11 +827,11 @@ def activities_of(
 
 def _table_rows(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[ToolTable, Any]]:
     """Yield the rows of an answer with their tables, including groups and items of a list."""
-    yield from ((table, row) for row in (*answer.get("rows", ()), *answer.get("totals", ())))
-    name, *rest = str(answer.get("list", "")).split(".")
-    if name in table.targets:
+    yield from ((table, row) for name in ("rows", "totals") for row in _list_in(answer, name))
+    items, (name, *rest) = answer.get("items"), str(answer.get("list", "")).split(".")
+    if name in table.targets and isinstance(items, dict):
         target = table.targets[name]
-        for row in (answer.get("items") or {}).values():
+        for row in items.values():
             within = row.get(rest[0]) if rest and isinstance(row, dict) else None
             if isinstance(within, dict):
                 yield from _table_rows({"list": ".".join(rest), "items": within}, target)

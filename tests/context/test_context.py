@@ -471,10 +471,15 @@ def test_a_row_that_begins_with_the_ref_of_another_is_told_whole(
     """Only a row's own ref stands for it."""
     row = {"dish_id": korma, "note": "spicy"}
     answer = {"table": "parts", "rows": [row]}
-    other = {"table": "made by another tool", "rows": [row]}
-    calls = [Called("db_read", {}, answer), Called("search", {}, other)]
+    others: list[dict[str, Any]] = [
+        {"table": "made by another tool", "rows": [row]},
+        {"table": ["parts"], "rows": [row]},
+        {"table": "parts", "rows": 2},
+    ]
+    calls = [Called("db_read", {}, answer), *(Called("search", {}, each) for each in others)]
     told = context.prompt(Step("read", "look"), calls=calls).parts["data"]
-    assert told.count('"note": "spicy"') == 2
+    assert told.count('"note": "spicy"') == 3
+    assert '"rows": 2' in told
 
 
 def test_a_text_that_is_cut_is_not_cut_in_a_ref(context: Context) -> None:

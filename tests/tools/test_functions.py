@@ -402,6 +402,12 @@ def test_no_key_leaves(desk: BoundToolset, told: Told, dishes: dict[str, uuid.UU
 
 def test_what_is_returned_is_an_object(desk: BoundToolset, told: Told) -> None:
     """Rows of one table as reads show them, an object as it is, and all else as its result."""
+    similar = [  # to answers with rows
+        {"table": "dishes", "rows": 2, "also": [3]},
+        {"table": "dishes", "rows": None, "totals": {}, "also": None},
+        {"table": "dishes", "list": "parts", "items": ["rice"]},
+        {"table": ["dishes"], "rows": ["rice"]},
+    ]
 
     @desk.tool
     def give(session: RefSession, what: str) -> Any:
@@ -416,6 +422,7 @@ def test_what_is_returned_is_an_object(desk: BoundToolset, told: Told) -> None:
             "new": Dish(name="New"),
             "news": [*parts, Part(note="new")],
             "mixed": [parts[0].id, 1],
+            **{f"similar {number}": each for number, each in enumerate(similar)},
         }[what]
 
     assert [row["id"] for row in told("give", what="rows")["rows"]] == ["part_1", "part_2"]
@@ -424,6 +431,7 @@ def test_what_is_returned_is_an_object(desk: BoundToolset, told: Told) -> None:
     assert told("give", what="object") == {"a": 1}
     assert told("give", what="numbers") == {"price": 12.5, "exact": "0.1234567890123456789"}
     assert told("give", what="mixed") == {"result": ["part_1", 1]}
+    assert [told("give", what=f"similar {number}") for number in range(4)] == similar
     for new in ("new", "news"):
         with pytest.raises(SetupError, match="not in its session"):
             told("give", what=new)
