@@ -154,7 +154,7 @@ class MentionedRows:
         """Return the mapper of an entity, if its primary key is one column with keys."""
         if self._toolset is not None:
             table = self._toolset.tables.of_entity(entity)
-            mapper = None if table is None else inspect(table.model).mapper.base_mapper
+            mapper = None if table is None else sqla.root_of(inspect(table.model).mapper)
         else:
             primary = self._view.entities.primary_column_of(entity)
             mapper = None if primary is None else sqla.mapper_of_table(primary.table)

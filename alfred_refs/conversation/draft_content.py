@@ -49,7 +49,7 @@ from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty
 from alfred_refs import sqla
 from alfred_refs.errors import DraftContentError
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn, root_of
+from alfred_refs.mapping.key_columns import KeyColumn
 from alfred_refs.mapping.labels import LoadedAttributes
 from alfred_refs.mapping.text import redact_keys
 
@@ -202,7 +202,7 @@ def model_of(entity: type[Any] | Table | str, entities: Entities) -> type[Any] |
         return entity
     table = entities.names.find_table_of(entities.name_of(entity))
     mapper = None if table is None else sqla.mapper_of_table(table)
-    return None if mapper is None else root_of(mapper).class_
+    return None if mapper is None else sqla.root_of(mapper).class_
 
 
 def parse_content(
@@ -367,7 +367,7 @@ def class_of(model: type[Any], content: Mapping[str, Any]) -> type[Any]:
     Raises:
         DraftContentError: its discriminator is of no class.
     """
-    class_: type[Any] = _mapper_of_content(_mapper(model).base_mapper, content).class_
+    class_: type[Any] = _mapper_of_content(sqla.root_of(_mapper(model)), content).class_
     return class_
 
 

@@ -30,7 +30,6 @@ from .key_columns import (
     key_type_of as key_type_of,
     primary_key as primary_key,
     python_type_of as python_type_of,
-    root_of as root_of,
     singular as singular,
     undecorated_type as undecorated_type,
 )

@@ -50,7 +50,6 @@ from alfred_refs.mapping.key_columns import (
     names_other_column,
     primary_key,
     referenced_column,
-    root_of,
     row_key,
 )
 from alfred_refs.mapping.keys import Key, KeyType, RefPolicy
@@ -367,7 +366,7 @@ def _check_primary_key(mapper: Mapper[Any]) -> None:
 
     A ref would name one row by the identity of the class, and another by the table's key.
     """
-    root = root_of(mapper)
+    root = sqla.root_of(mapper)
     table = root.local_table
     of_table = set(table.primary_key) if isinstance(table, Table) else set()
     if of_table and of_table != set(root.primary_key):

@@ -476,7 +476,7 @@ class EntityNames:
     def _name_of_class(self, mapper: Mapper[Any], table: Table) -> str:
         from pydantic.alias_generators import to_snake  # noqa: PLC0415  # slow to import
 
-        class_ = root_of(mapper).class_
+        class_ = sqla.root_of(mapper).class_
         override = self._override_for(class_, table.fullname)
         declared = class_.__dict__.get("__ref_name__", _join_digits(to_snake(class_.__name__)))
         return declared if override is None else override
@@ -523,7 +523,7 @@ def _key_owner(table: Table) -> object:
     In joined-table inheritance the tables of subclasses have the key of the base.
     """
     mapper = sqla.mapper_of_table(table)
-    return table if mapper is None else root_of(mapper)
+    return table if mapper is None else sqla.root_of(mapper)
 
 
 def _is_reflection(one: Table, other: Table) -> bool:
@@ -536,7 +536,7 @@ def _describe_table(table: Table) -> str:
     mapper = sqla.mapper_of_table(table)
     if mapper is None:
         return f"table {table.fullname!r}"
-    return f"class {_class_name(root_of(mapper))!r}"
+    return f"class {_class_name(sqla.root_of(mapper))!r}"
 
 
 def _class_name(mapper: Mapper[Any]) -> str:
@@ -582,13 +582,6 @@ _IMPORTING = threading.Lock()
 # Primary and foreign keys
 
 
-def root_of(mapper: Mapper[Any]) -> Mapper[Any]:
-    """Return the mapper whose primary key identifies the rows: the base, or a concrete class."""
-    while mapper.inherits is not None and not mapper.concrete:
-        mapper = mapper.inherits
-    return mapper
-
-
 def is_in_table(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
     """Return whether a column is one of a `Table`, not of a subquery or a `table()` construct."""
     return isinstance(column, Column) and isinstance(column.table, Table)
@@ -596,7 +589,7 @@ def is_in_table(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
 
 def key_table(mapper: Mapper[Any]) -> Any:
     """Return the table whose primary key identifies the rows of a class."""
-    column = root_of(mapper).primary_key[0]
+    column = sqla.root_of(mapper).primary_key[0]
     # a class mapped to a select or a join: its columns lead to the columns of the tables in it
     tables = (getattr(base, "table", None) for base in column.base_columns)
     return next((table for table in tables if isinstance(table, Table)), column.table)

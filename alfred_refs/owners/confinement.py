@@ -285,7 +285,7 @@ class Confinement:
         for state in states:
             access = self.known_access(session, state, writing=writing)
             if access is None:
-                undecided.setdefault(state.mapper.base_mapper, []).append(state)
+                undecided.setdefault(sqla.root_of(state.mapper), []).append(state)
             elif not access:
                 denied.append(state)
         for mapper, of_class in undecided.items():
@@ -324,7 +324,7 @@ class Confinement:
 
         It is decided by the owner that was loaded, or by the instance of the parent row.
         """
-        belonging = self.ownership.belonging_of(state.mapper.base_mapper.local_table)
+        belonging = self.ownership.belonging_of(sqla.root_of(state.mapper).local_table)
         if belonging is None:
             return True
         loaded = sqla.committed_values(state)

@@ -193,7 +193,7 @@ class WriteGuard:
                     raise ForeignRowError(what, named=True)
 
     def _add_identity(self, state: State) -> None:
-        table = state.mapper.base_mapper.local_table
+        table = sqla.root_of(state.mapper).local_table
         if isinstance(table, Table):
             names = sqla.attributes_of(state.mapper, table.primary_key)
             self._foreign_keys.add_new(
@@ -201,7 +201,7 @@ class WriteGuard:
             )
 
     def _foreign_row(self, state: State) -> ForeignRowError:
-        [column, *more] = state.mapper.base_mapper.primary_key
+        [column, *more] = sqla.root_of(state.mapper).primary_key
         ref = None
         if not more and state.key is not None:
             ref = self._confinement.ref_of(column, state.key[1][0])

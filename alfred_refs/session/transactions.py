@@ -47,7 +47,6 @@ from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import EntityNameError, KeyColumnError
 from alfred_refs.mapping.entities import ClassKeys, Entities
-from alfred_refs.mapping.key_columns import root_of
 from alfred_refs.mapping.keys import EntityKey, Key, key_parts
 from alfred_refs.sqla import State
 from alfred_refs.store import Action, Activity, Actor, Gone
@@ -195,7 +194,7 @@ class Transactions:
         """
         column = self._entities.of_column(primary)
         mapper = sqla.mapper_of_table(primary.table)
-        is_root = mapper is None or root_of(mapper).local_table is primary.table
+        is_root = mapper is None or sqla.root_of(mapper).local_table is primary.table
         if column is None or not is_root or not self._records:
             return
         if column.space == self._entities.name_of(primary.table):
@@ -492,7 +491,7 @@ class WrittenRows:
     def _keys_of(self, of: type[Any] | Table) -> ClassKeys:
         """Return the keys of a class, or of a table without a class."""
         if not isinstance(of, Table):
-            return self.entities.of_class(root_of(inspect(of).mapper).class_)
+            return self.entities.of_class(sqla.root_of(inspect(of).mapper).class_)
         identity = tuple(self.entities.of_column(column) for column in of.primary_key)
         name = self._name_of(of)
         is_own = [None if each is None else each.space for each in identity] == [name]
@@ -558,7 +557,7 @@ def _write_target(execution: ORMExecuteState) -> _WriteTarget | None:
     # attributes, not columns of the table: a single-table subclass adds its discriminator
     # criterion
     columns = [getattr(mapper.class_, name) for name in _primary_attributes(mapper)]
-    is_whole = mapper.local_table is root_of(mapper).local_table
+    is_whole = mapper.local_table is sqla.root_of(mapper).local_table
     return _WriteTarget(mapper.class_, columns, names, is_whole)
 
 

@@ -62,7 +62,7 @@ from alfred_refs.conversation.caches import ExpectedRef
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import KeyColumn, holds_texts, root_of
+from alfred_refs.mapping.key_columns import KeyColumn, holds_texts
 from alfred_refs.mapping.keys import (
     DRAFT,
     EntityKey,
@@ -243,7 +243,7 @@ class Translation:
         if ident is identity or len(refs) != 1 or not isinstance(refs[0], str):
             return
         entities = self.conversation.entities
-        mapper = root_of(inspect(entity).mapper)
+        mapper = sqla.root_of(inspect(entity).mapper)
         keys = entities.of_class(mapper.class_)
         if keys.own_entity is None and len(values) == 1:
             return  # a foreign key: the ref is of another entity

@@ -79,6 +79,7 @@ from .mappers import (
     related_states as related_states,
     replace_value as replace_value,
     reverse_of as reverse_of,
+    root_of as root_of,
     save_in_order as save_in_order,
     set_default as set_default,
     set_related as set_related,

@@ -132,6 +132,13 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
     return min(declared, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
 
 
+def root_of(mapper: Mapper[Any]) -> Mapper[Any]:
+    """Return the mapper whose primary key identifies the rows: the base, or a concrete class."""
+    while mapper.inherits is not None and not mapper.concrete:
+        mapper = mapper.inherits
+    return mapper
+
+
 def tables() -> Iterator[Table]:
     """Yield the tables of all declarative bases of the process, unmapped ones included."""
     unique = {id(registry.metadata): registry.metadata for registry in _all_registries()}

@@ -40,7 +40,6 @@ from alfred_refs.mapping import (
     Entities,
     is_key_part,
     python_type_of,
-    root_of,
     undecorated_type,
 )
 from alfred_refs.mapping.columns import values_of
@@ -232,7 +231,7 @@ class ToolTables:
         If the base class of a hierarchy is not listed, a ref of its entity may name a row of any
         class.
         """
-        roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
+        roots = ((each, sqla.root_of(inspect(each.model).mapper).class_) for each in self)
         return {each.entity for each, root in roots if root in self._by_model and each.entity}
 
     def without_hidden(self, value: Any, table: ToolTable | None = None) -> Any:
@@ -465,7 +464,7 @@ def _shared_entities(tables: Iterable[ToolTable]) -> Iterator[SetupError]:
     """Yield an error for each class on a join or SELECT that has refs of another class."""
     by_entity: dict[str, list[Mapper[Any]]] = {}
     for table in tables:
-        by_entity.setdefault(table.entity, []).append(root_of(inspect(table.model).mapper))
+        by_entity.setdefault(table.entity, []).append(sqla.root_of(inspect(table.model).mapper))
     for entity, mappers in by_entity.items():
         others = [each for each in mappers if isinstance(each.local_table, Table)]
         for mapper in dict.fromkeys(mappers):

@@ -182,7 +182,7 @@ def _holds_part_of_rows(table: Table) -> bool:
     if mapper is None:
         joined = (each for each in sqla.mappers() if isinstance(each.local_table, Join))
         return any(table in each.tables for each in joined)
-    return not mapper.concrete and mapper.base_mapper.local_table is not table
+    return sqla.root_of(mapper).local_table is not table
 
 
 def _may_be_null(columns: Iterable[Column[Any]]) -> bool:
@@ -215,7 +215,7 @@ def _is_inherited(constraint: ForeignKeyConstraint, mapper: Mapper[Any]) -> bool
     """Return whether a foreign key links the table of a subclass to its base's."""
     if {*constraint.columns} != {*constraint.table.primary_key}:
         return False
-    below = (table for each in mapper.base_mapper.self_and_descendants for table in each.tables)
+    below = (table for each in sqla.root_of(mapper).self_and_descendants for table in each.tables)
     return constraint.table in below
 
 

@@ -387,3 +387,53 @@ def test_a_write_to_a_class_with_polymorphic_columns_is_confined(
         assert found == [(1, "a"), (2, "c")]
     finally:
         Wide.metadata.drop_all(owned_engine)
+
+
+class Fleet(DeclarativeBase):
+    """Declarative base of a class with a concrete subclass."""
+
+
+class Vehicle(Fleet):
+    """Rows that are open to all."""
+
+    __tablename__ = "fleet_vehicles"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Truck(Vehicle):
+    """Has rows and owners of its own."""
+
+    __tablename__ = "fleet_trucks"
+    __mapper_args__ = {"concrete": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    owner: Mapped[int]
+    name: Mapped[str]
+
+
+@pytest.mark.parametrize(
+    "ownership",
+    [Ownership({Truck: "owner"}, open=[Vehicle]), Ownership({Truck: "owner", Vehicle: "id"})],
+)
+def test_rows_of_a_concrete_subclass_are_owned_by_its_own_table(
+    owned_engine: Engine, ownership: Ownership
+) -> None:
+    """Whatever the table of its base is: the owner's are written, and others are refused."""
+    Fleet.metadata.create_all(owned_engine)
+    with Session(owned_engine) as plain, plain.begin():
+        plain.add_all([Truck(id=key, owner=key, name="a") for key in (1, 2)])
+    with Session(owned_engine) as plain:
+        foreign = plain.get_one(Truck, 2)
+    try:
+        with RefSession(owned_engine, owner=ownership.of(1)) as session:
+            session.scalars(select(Truck)).one().name = "b"
+            session.commit()
+            session.add(foreign)
+            foreign.name = "c"
+            with pytest.raises(ForeignRowError):
+                session.flush()
+        with Session(owned_engine) as plain:
+            assert plain.scalars(select(Truck.name).order_by(Truck.id)).all() == ["b", "a"]
+    finally:
+        Fleet.metadata.drop_all(owned_engine)

@@ -17,6 +17,7 @@ from sqlalchemy.orm import (
 )
 
 from alfred_refs import CircularDraftsError, Conversation, DraftContentError, RefSession
+from alfred_refs.context import Context
 from alfred_refs.tools import Toolset
 from tests.tools.models import Key
 
@@ -42,6 +43,16 @@ class Hall(Base):
     __tablename__ = "halls"
 
     id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Cellar(Hall):
+    """A hall whose rows are in a table of their own."""
+
+    __tablename__ = "cellars"
+    __mapper_args__ = {"concrete": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    depth: Mapped[int | None]
 
 
 class Seat(Base):
@@ -224,6 +235,23 @@ def test_a_draft_is_saved_as_what_it_is(
     assert row["kind"] == "lamp"
     with pytest.raises(DraftContentError, match="class 'Item', not of 'Lamp'"):
         session.get(Lamp, item)
+
+
+@pytest.mark.usefixtures("toolset")
+def test_drafts_and_mentions_of_a_concrete_subclass(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """They are of its own rows, not of those of its base."""
+    toolset = Toolset([Hall, Cellar])
+    made = {"table": "cellars", "data": {"depth": 3}}
+
+    [draft] = toolset.call(session, "db_create", {**made, "draft": True})["rows"]
+    [row] = saved(toolset, session, "cellars", "gen_cellar_1")["rows"]
+    heard = Context(conversation, toolset=toolset).heard(session, "@[low](cellar:1)")
+
+    assert (draft["id"], draft["depth"]) == ("gen_cellar_1", 3)
+    assert row == {"id": "cellar_1", "depth": 3}
+    assert heard == "cellar_1"
 
 
 def test_a_draft_of_a_class_that_is_not_listed_is_not_saved(
