@@ -365,7 +365,8 @@ class Namer:
         tables: the tables that the model may use.
         conversation: provides refs and labels.
         dialect: the dialect of the database.
-        session: reads the labels of referenced rows without ref; `None` to leave them out.
+        session: reads the labels of referenced rows if the registry has none; `None` to leave
+            them out.
         refs: cached refs, by entity and key.
         labels: cached labels, by ref.
         labels_without_ref: cached labels of rows without ref.
@@ -390,8 +391,8 @@ class Namer:
     def name(self, changes: Sequence[RecordedChange], *, referred: bool = True) -> list[Named]:
         """Return changes with their names.
 
-        This asks the registry twice at most, and reads labels of rows without ref by one statement
-        for each table.
+        This asks the registry twice at most, and reads labels that it does not have by one
+        statement for each table.
 
         Args:
             changes: the changes of rows.
@@ -409,11 +410,14 @@ class Namer:
             for (_, _, pair), label in zip(known, own, strict=True):
                 if pair is not None and label is not None:
                     self.labels_without_ref[pair] = label
-            named_already = self.refs.keys() | self.labels_without_ref.keys()
-            self._read_labels(pair for pair in missing if pair not in named_already)
         shown = self.refs.values() if referred else self._without_label(known, own)
         asked = [ref for ref in dict.fromkeys(shown) if ref not in self.labels]
         self.labels.update(self.conversation.labels_of(asked) if asked else {})
+        if referred:
+            named_already = self.labels_without_ref.keys() | {
+                pair for pair, ref in self.refs.items() if self.labels.get(ref) is not None
+            }
+            self._read_labels(pair for pair in missing if pair not in named_already)
         named = []
         for (change, table, pair), label in zip(known, own, strict=True):
             ref = None if pair is None else self.refs.get(pair)
@@ -437,8 +441,10 @@ class Namer:
                 raise
             return  # the call itself does not read these rows
         for pair, each in refs.items():
-            label = labels.get((each.target.name, False, each.key))
-            if label is not None:
+            label, ref = labels.get((each.target.name, False, each.key)), self.refs.get(pair)
+            if label is not None and ref is not None:
+                self.labels[ref] = label
+            elif label is not None:
                 self.labels_without_ref[pair] = label
 
     def _without_label(

@@ -14,20 +14,24 @@ from alfred_refs.tools.plans import visible_plan
 from tests.owned import Cat, Dog
 from tests.tools.conftest import by
 from tests.tools.shop.conftest import CHAT, CREATE, DELETE, MODELS, UPDATE, WRITES, Rows, execute
-from tests.tools.shop.models import StallLine, StallOrder, StallParcel, StallRemark
+from tests.tools.shop.models import StallLabel, StallLine, StallOrder, StallParcel, StallRemark
 
 Desks = Callable[..., BoundToolset]
 
 
-def test_a_delete_names_what_goes_along(desk_of: Desks) -> None:
-    """A delete names what goes along."""
-    plan = desk_of().plan(*CHAT, "db_delete", DELETE)
+@pytest.mark.parametrize("ref", [None, "stall_label_1"])
+def test_a_delete_names_what_goes_along(desk_of: Desks, ref: str | None) -> None:
+    """By refs, if they have any, and by labels, whether the registry has them or not."""
+    desk = desk_of()
+    if ref is not None:
+        assert desk.conversation(*CHAT).refer(StallLabel, 10) == ref
+    plan = desk.plan(*CHAT, "db_delete", DELETE)
 
     assert plan.summary == (
         "Delete 1 stall order. With it: 1 stall parcel updated, 2 stall lines, "
         "1 stall order stall label link deleted, 1 row of other tables deleted."
     )
-    link = 'order_id: "Desk" (stall_order_1); label_id: "red" (stall_label)'
+    link = f'order_id: "Desk" (stall_order_1); label_id: "red" ({ref or "stall_label"})'
     assert plan.text.splitlines()[1:] == [
         '- stall order "Desk" (stall_order_1)',
         "With it:",
