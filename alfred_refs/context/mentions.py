@@ -37,7 +37,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from sqlalchemy import BigInteger, inspect, literal, or_, select
-from sqlalchemy.orm import Mapper, lazyload
+from sqlalchemy.orm import Mapper
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, mask_keys
@@ -212,23 +212,25 @@ class MentionedRows:
         column = self._column(entity)
         wanted = {self._key(each): each for each in found}
         mapper = cast("Mapper[Any]", self._mapper(entity))
+        label = self._view.entities.label_of(entity)
+        own = mapper.get_property_by_column(mapper.primary_key[0]).key
+        # no other columns: their values may be unreadable
+        needed = set() if label is None else label.attributes(mapper)
+        names = [own, *sorted(needed & {*mapper.column_attrs.keys()} - {own})]
         statement = (
-            select(mapper.class_)
+            select(*(getattr(mapper.class_, name) for name in names))
             .where(or_(*(mapper.primary_key[0] == _literal(column, key) for key in wanted)))
-            .options(lazyload("*"))
             .execution_options(raw_keys=True)  # text keys must not be taken for refs
         )
         rows = {
-            column.to_key(mapper.primary_key_from_instance(row)[0]): row
-            for row in self._session.scalars(statement)
+            column.to_key(row[0]): dict(zip(names, row, strict=True))
+            for row in self._session.execute(statement)
         }
         for key, mention in wanted.items():
             if key not in rows:
                 raise MentionError(mention.label, entity, _NOT_SEEN)
-        label = self._view.entities.label_of(entity)
         called = {
-            (entity, key): None if label is None else label.of(sqla.state_of(row).dict)
-            for key, row in rows.items()
+            (entity, key): None if label is None else label.of(row) for key, row in rows.items()
         }
         return {pair: text for pair, text in called.items() if text is not None}
 

@@ -57,6 +57,15 @@ def test_rows_of_a_table_with_an_unreadable_value_are_named(
     assert '"Soup": dish, read' in context.render("reply")
 
 
+def test_a_row_with_an_unreadable_value_is_mentioned(
+    context: Context, session: RefSession, keys: Keys, tables: Engine
+) -> None:
+    """Only its key and its label are read."""
+    with tables.begin() as connection:
+        connection.execute(text(CORRUPT))
+    assert context.heard(session, f"@[Soup](dish:{keys['Soup']})") == "dish_1"
+
+
 class Failing(Hooks):
     """Adds a condition that the database cannot evaluate."""
 
