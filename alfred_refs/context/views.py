@@ -378,14 +378,20 @@ def calls_of(entries: Iterable[CallEntry], since: int) -> list[CallView]:
 
 
 def _undone(entries: Sequence[CallEntry]) -> set[int]:
-    """Return the numbers of calls that a person has undone; an undone undo does not count."""
+    """Return the numbers of calls that a person has undone; an undone undo does not count.
+
+    The undo of a turn undoes the calls that were done by then, not those approved later.
+    """
     undone: set[int] = set()
     for undo in reversed(entries):
         if undo.undoes is None or undo.state != "done" or undo.number in undone:
             continue
         turn = undo.arguments.get("turn") if isinstance(undo.arguments, dict) else None
         undone |= {undo.undoes} | {
-            each.number for each in entries if each.turn == turn and each.number < undo.number
+            each.number
+            for each in entries
+            if each.turn == turn and each.state == "done"
+            if each.decided_at and undo.decided_at and each.decided_at < undo.decided_at
         }
     return undone
 

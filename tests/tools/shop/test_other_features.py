@@ -220,6 +220,26 @@ def test_prompts_say_what_was_undone(desk_of: Desks) -> None:
     assert told().endswith("undone since")
 
 
+def test_the_undo_of_a_turn_undoes_what_was_done_by_then(desk_of: Desks) -> None:
+    """Prompts mark neither calls that were rejected nor calls that were approved later."""
+    desk = desk_of(consent={Route: "all"})
+    for title in ("South", "East", "West"):
+        desk.call(*CALL, "db_update", {**CHANGE, "data": {"title": title}})
+
+    def told() -> list[str]:
+        lines = desk.context("chat-8").render().splitlines()
+        return [line.rpartition(": ")[2] for line in lines if line.startswith("- call ")]
+
+    desk.approve(*CALL, 1, by="ann")
+    desk.reject(*CALL, 2, by="ann")
+    turn = desk.history("chat-8", call=1)[0].turn
+    assert desk.undo(*CALL, turn=turn, by="ann").refusal is None
+    undone = "approved and done, and undone since"
+    assert told() == [undone, "rejected", "waits"]
+    desk.approve(*CALL, 3, by="ann")
+    assert told() == [undone, "rejected", "approved and done"]
+
+
 def test_what_is_undone_is_activity_of_the_user(desk_of: Desks) -> None:
     """Prompts say who has changed a row last; a plan of an undo changes nothing."""
     desk = desk_of()
