@@ -287,8 +287,17 @@ class ToolTables:
         return table
 
     def of_model(self, model: type[Any]) -> ToolTable | None:
-        """Return the table of a class, or of the nearest class it inherits from."""
-        return next((self._by_model[c] for c in model.__mro__ if c in self._by_model), None)
+        """Return the table of a class, or of the nearest class it inherits from.
+
+        The rows of a concrete subclass are not rows of its base.
+        """
+        for class_ in model.__mro__:
+            if class_ in self._by_model:
+                return self._by_model[class_]
+            mapper: Mapper[Any] | None = inspect(class_, raiseerr=False)
+            if mapper is not None and mapper.concrete:
+                break
+        return None
 
     def of_table(self, table: Table) -> ToolTable | None:
         """Return the tool table for a table of the database.
