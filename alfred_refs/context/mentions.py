@@ -177,9 +177,10 @@ class MentionedRows:
         pairs = [(each.entity, self._key(each)) for each in found]
         refs = self._view.refer_pairs(pairs)
         if self._toolset is not None and refs:  # its hooks may hide rows
-            visible = self._toolset.reread(self._session, dict.fromkeys(refs, ()), {}).rows
+            current = self._toolset.reread(self._session, dict.fromkeys(refs, ()), {})
             for ref, mention in zip(refs, found, strict=True):
-                if ref not in visible:
+                is_unreadable = ref in current.unreadable and mention.entity not in current.masked
+                if ref not in current.rows and not is_unreadable:
                     raise MentionError(mention.label, mention.entity, _NOT_SEEN)
         distinct = dict.fromkeys(pairs)
         done = [Activity(pair, "mentioned", label=labels.get(pair)) for pair in distinct]
@@ -217,15 +218,22 @@ class MentionedRows:
         # no other columns: their values may be unreadable
         needed = set() if label is None else label.attributes(mapper)
         names = [own, *sorted(needed & {*mapper.column_attrs.keys()} - {own})]
-        statement = (
-            select(*(getattr(mapper.class_, name) for name in names))
-            .where(or_(*(mapper.primary_key[0] == _literal(column, key) for key in wanted)))
-            .execution_options(raw_keys=True)  # text keys must not be taken for refs
-        )
-        rows = {
-            column.to_key(row[0]): dict(zip(names, row, strict=True))
-            for row in self._session.execute(statement)
-        }
+        matches = or_(*(mapper.primary_key[0] == _literal(column, key) for key in wanted))
+
+        def read(names: Sequence[str]) -> dict[Key, dict[str, Any]]:
+            attributes = (getattr(mapper.class_, name) for name in names)
+            found = self._session.execute(
+                select(*attributes).where(matches),
+                execution_options={"raw_keys": True},  # text keys must not be taken for refs
+            )
+            return {column.to_key(row[0]): dict(zip(names, row, strict=True)) for row in found}
+
+        try:
+            rows = read(names)
+        except Exception as error:
+            if not sqla.is_in_load(error):
+                raise
+            rows, label = read([own]), None  # the error may contain the stored value
         for key, mention in wanted.items():
             if key not in rows:
                 raise MentionError(mention.label, entity, _NOT_SEEN)

@@ -11,8 +11,16 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import AsyncRefSession, BadRefError, Conversation, RefRegistry, RefSession
+from alfred_refs import (
+    AsyncRefSession,
+    BadRefError,
+    Conversation,
+    RefPolicy,
+    RefRegistry,
+    RefSession,
+)
 from alfred_refs.context import Context, Step
+from alfred_refs.errors import MentionError
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from tests.context.conftest import Call
@@ -64,6 +72,42 @@ def test_a_row_with_an_unreadable_value_is_mentioned(
     with tables.begin() as connection:
         connection.execute(text(CORRUPT))
     assert context.heard(session, f"@[Soup](dish:{keys['Soup']})") == "dish_1"
+
+
+class Nothing(Hooks):
+    """Hides rows by a condition."""
+
+    def before_read(self, read: Reading) -> None:
+        """Add it."""
+        read.conditions.append(read.model.name == "nothing")
+
+
+BY_LEVEL = RefPolicy(labels={Shelf: "level"}, names={Shelf: "board"})
+
+
+@pytest.mark.parametrize("value", ["high", "type"])
+@pytest.mark.parametrize("hooks", [None, {}, {Shelf: [Nothing()]}])
+def test_a_row_with_an_unreadable_label_is_mentioned_without_it(
+    tables: Engine, value: str, hooks: dict[Any, Any] | None
+) -> None:
+    """With and without a toolset; but not a row that hooks may hide."""
+    Shelf.metadata.create_all(tables)
+    with Session(tables) as plain, plain.begin():
+        shelf = Shelf(name="b")
+        plain.add(shelf)
+        plain.flush()
+        mention = f"@[B](board:{shelf.id})"
+    store(tables, "level", value)
+    toolset = None if hooks is None else Toolset([Shelf], hooks=hooks, policy=BY_LEVEL)
+    conversation = RefRegistry(store=MemoryStore(), policy=BY_LEVEL).conversation("c")
+    sessions = sessionmaker(tables, class_=RefSession)
+    context = Context(conversation, toolset=toolset, sessions=sessions)
+    with sessions(conversation=conversation) as session:
+        if hooks:
+            with pytest.raises(MentionError, match="names no row that can be seen"):
+                context.heard(session, mention)
+        else:
+            assert context.heard(session, mention) == "board_1"
 
 
 class Failing(Hooks):
