@@ -66,6 +66,7 @@ from .mappers import (
     is_association as is_association,
     is_from_text as is_from_text,
     is_instance as is_instance,
+    is_kind_of as is_kind_of,
     is_type_bound as is_type_bound,
     is_unpopulated as is_unpopulated,
     keeps_unpopulated as keeps_unpopulated,

@@ -139,6 +139,15 @@ def root_of(mapper: Mapper[Any]) -> Mapper[Any]:
     return mapper
 
 
+def is_kind_of(mapper: Mapper[Any], base: Mapper[Any]) -> bool:
+    """Return whether the rows of a class are rows of another: of itself, or of a base class.
+
+    The rows of a concrete subclass are so only if the base class selects from a union with them.
+    """
+    is_same = root_of(mapper) is root_of(base) or mapper in base.with_polymorphic_mappers
+    return is_same and mapper.isa(base)
+
+
 def tables() -> Iterator[Table]:
     """Yield the tables of all declarative bases of the process, unmapped ones included."""
     unique = {id(registry.metadata): registry.metadata for registry in _all_registries()}

@@ -526,7 +526,7 @@ class CascadeSearch:
     def _tool_table(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
         """Return the tool table for rows, by their class or another class on the same table."""
         own = None if mapper is None else self._tables.of_model(mapper.class_)
-        roots = (t for t in self._tables if inspect(t.model).mapper.inherits is None)
+        roots = (t for t in self._tables if _is_root(inspect(t.model).mapper))
         on_table = (t for t in roots if inspect(t.model).local_table is edge.table)
         return next(on_table, None) if own is None and _is_root(mapper) else own
 
@@ -555,7 +555,7 @@ def _new_values(
 
 
 def _is_root(mapper: Mapper[Any] | None) -> bool:
-    return mapper is None or mapper.inherits is None
+    return mapper is None or sqla.root_of(mapper) is mapper
 
 
 def _discriminator(mapper: Mapper[Any]) -> Column[Any] | None:

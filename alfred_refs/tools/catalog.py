@@ -336,7 +336,7 @@ class ToolTables:
             ):  # a listed secondary table is written directly
                 table.fixed.add(relationship.key)
         for each in mapper.self_and_descendants:
-            if each.class_ in self._by_model:
+            if each.class_ in self._by_model and sqla.is_kind_of(each, mapper):
                 table.kinds[each.class_] = self._by_model[each.class_]
 
 

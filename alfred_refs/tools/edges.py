@@ -215,8 +215,9 @@ def _is_inherited(constraint: ForeignKeyConstraint, mapper: Mapper[Any]) -> bool
     """Return whether a foreign key links the table of a subclass to its base's."""
     if {*constraint.columns} != {*constraint.table.primary_key}:
         return False
-    below = (table for each in sqla.root_of(mapper).self_and_descendants for table in each.tables)
-    return constraint.table in below
+    root = sqla.root_of(mapper)
+    below = (each for each in root.self_and_descendants if sqla.root_of(each) is root)
+    return any(constraint.table in each.tables for each in below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,7 @@ def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[Secon
     for link in _all_links(tables):
         if link.table.relationship(link.name).secondary in listed_tables:
             continue
-        if mapper.isa(link.near) and link.ends not in known:
+        if sqla.is_kind_of(mapper, link.near) and link.ends not in known:
             known.add(link.ends)
             yield link
 

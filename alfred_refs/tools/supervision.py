@@ -32,7 +32,7 @@ from hashlib import sha256
 from time import monotonic
 from typing import Any, Final, Literal, cast
 
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from alfred_refs import sqla
@@ -114,7 +114,9 @@ class Consent:
         if plan.unseen:
             return True
         for model, verbs in self.rules.items():
-            entities = {entity_of(t) for t in self.tables if issubclass(t.model, model)}
+            mapper = inspect(model).mapper
+            kinds = (t for t in self.tables if sqla.is_kind_of(inspect(t.model).mapper, mapper))
+            entities = {*map(entity_of, kinds)}
             entities.add(entity_of(cast("ToolTable", self.tables.of_model(model))))
             actions = {*_ACTIONS.values()} if verbs == "all" else {_ACTIONS[v] for v in verbs}
             for row in plan.rows:

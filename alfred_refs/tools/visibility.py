@@ -22,7 +22,7 @@ subclass; and a filter by a path tests them. `Visibility` calls their hooks ther
 >>> toolset.call(session, "db_read", asked)["rows"]
 [{'id': 'recipe_1', 'name': 'Soup', 'lines': [{'id': 'line_1', 'text': '4 tomatoes'}]}]
 
-A row has the hooks of every listed class that it is an instance of. Conditions name the hook's
+A row has the hooks of every listed class that it is a row of. Conditions name the hook's
 class, so they become a subquery of primary keys, and the outer row can be of any class or alias.
 
 Limits: filters and `expect` compare stored values, not those that an `after_read` returns. Hide a
@@ -80,7 +80,11 @@ class ReadHooks:
             return [each for end in table.ends for each in self.over(end.table)]
         mapper = inspect(table.model).mapper
         others = ((each, inspect(each.model).mapper) for each in self.by_table)
-        return [each for each, other in others if other.isa(mapper) or mapper.isa(other)]
+        return [
+            each
+            for each, other in others
+            if sqla.is_kind_of(other, mapper) or sqla.is_kind_of(mapper, other)
+        ]
 
     def all_over(self, table: ToolTable) -> list[Hooks]:
         """Return the hooks that may apply to rows of a table."""
@@ -156,10 +160,11 @@ class Visibility:
         """
         removed: set[int] = set()
         for table in self.hooks.by_table:
+            mapper = inspect(table.model).mapper
             rows = [
                 row
                 for row, instance, shape in shown
-                if isinstance(instance, table.model)
+                if sqla.is_kind_of(sqla.state_of(instance).mapper, mapper)
                 and not (shape is asked and shape.table is table)
             ]
             left = [*rows]

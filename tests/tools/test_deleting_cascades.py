@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, select
+from sqlalchemy import Column, Engine, ForeignKey, Table, select
 from sqlalchemy.orm import Mapped, Session, WriteOnlyMapped, mapped_column, relationship
 
 from alfred_refs import RefSession
-from alfred_refs.tools import Hooks, Toolset, Writing
-from tests.tools.conftest import Watcher, counted
+from alfred_refs.tools import Hooks, Reading, Toolset, Writing
+from tests.tools.conftest import Watcher, by, counted
 from tests.tools.families import (
     FAMILIES,
     Animal,
@@ -572,3 +572,127 @@ def test_a_concrete_subclass_has_rows_of_its_own(tables: Engine, session: RefSes
     assert error["referring"] == "gadgets"
     assert Toolset([Den, Thing]).tables.of_model(Gadget) is None
     assert len(delete(session, Toolset([Den, Thing, Gadget]), Den, "a")["deleted_with"]) == 2
+
+
+class Hides(Hooks):
+    """Hides the first row."""
+
+    def before_read(self, read: Reading) -> None:
+        """Add a condition."""
+        read.conditions.append(read.model.id != 1)
+
+
+class Masks(Hooks):
+    """Removes all rows."""
+
+    def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+        """Remove them."""
+        rows.clear()
+
+
+@pytest.mark.parametrize(("model", "other"), [(Thing, Gadget), (Gadget, Thing)])
+def test_hooks_and_consent_are_not_those_of_a_concrete_subclass(
+    tables: Engine, session: RefSession, model: type[Any], other: type[Any]
+) -> None:
+    """Its rows may have the keys of the base's; neither class has rules of the other."""
+    make(tables, Den, Thing, Gadget)
+    with Session(tables) as plain:
+        plain.add(Den(id=1, note="a"))
+        plain.flush()
+        plain.add_all([Thing(id=1, den_id=1), Gadget(id=1, den_id=1)])
+        plain.commit()
+    asked = {"table": other.__tablename__}
+
+    def read(hook: Hooks) -> Any:
+        hooked = Toolset([Den, Thing, Gadget], hooks={model: [hook]}, sql=True)
+        sql = {"sql": f"select count(*) from {other.__tablename__}"}
+        assert hooked.call(session, "db_query", sql)["rows"] == [[1]]
+        hidden = hooked.call(session, "db_read", {"table": model.__tablename__})
+        assert hidden["count"] == 0
+        return hooked.call(session, "db_read", asked)["count"]
+
+    assert [read(Hides()), read(Masks())] == [1, 1]
+    careful = Toolset([Den, Thing, Gadget], consent={model: ["delete"]}, expect="optional")
+    ref = Toolset([other]).call(session, "db_read", asked)["rows"][0]["id"]
+    assert careful.call(session, "db_delete", asked | {"filters": by("id", ref)})["count"] == 1
+
+
+class Bare(Base):
+    """Is mapped to the table of a concrete subclass."""
+
+    __table__ = Gadget.__table__
+    __ref_name__ = "gadget"
+
+
+def test_rows_of_a_concrete_subclass_are_known_by_their_table(
+    tables: Engine, session: RefSession
+) -> None:
+    """Though another class is mapped to it, which no model may use."""
+    make(tables, Den, Animal, Bear, Pair, Thing, Gadget)
+    with Session(tables) as plain:
+        plain.add(Den(id=1, note="a"))
+        plain.flush()
+        plain.add(Gadget(id=1, den_id=1))
+        plain.commit()
+
+    error = delete(session, Toolset([Den, Gadget], read_only=[Gadget]), Den, "a")["error"]
+    assert error["referring"] == "gadgets"
+    assert delete(session, Toolset([Den, Gadget]), Den, "a")["deleted_with"] == ["gadget_1"]
+
+
+class Label(Base):
+    """Is on things."""
+
+    __tablename__ = "thing_labels"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+labelled = Table(
+    "labelled_things",
+    Base.metadata,
+    Column("thing_id", ForeignKey("marked_things.id"), primary_key=True),
+    Column("label_id", ForeignKey("thing_labels.id"), primary_key=True),
+)
+
+
+class Marked(Base):
+    """Has labels."""
+
+    __tablename__ = "marked_things"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+    labels: Mapped[list[Label]] = relationship(secondary=labelled)
+
+
+class Extra(Marked):
+    """Has a table of its own, whose key refers to the base's."""
+
+    __tablename__ = "extra_things"
+    __mapper_args__ = {"concrete": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(
+        ForeignKey("marked_things.id", ondelete="CASCADE"), primary_key=True
+    )
+    note: Mapped[str]
+    labels = None  # type: ignore[assignment]
+
+
+def test_a_concrete_subclass_has_links_and_cascades_of_its_own(
+    tables: Engine, session: RefSession
+) -> None:
+    """Its row is not linked with what the row of the base is, and is deleted with that."""
+    make(tables, Label, Marked, Extra)
+    labelled.create(tables)
+    with Session(tables) as plain:
+        plain.add(Marked(id=1, note="a", labels=[Label(id=1)]))
+        plain.flush()
+        plain.add(Extra(id=1, note="a"))
+        plain.commit()
+    models = [Marked, Extra, Label]
+
+    error = delete(session, Toolset(models, read_only=[Extra]), Marked, "a")["error"]
+    assert error["referring"] == "extra_things"
+    told = delete(session, Toolset(models), Extra, "a")
+    assert (told["count"], told.keys() & {"unlinked", "deleted_with"}) == (1, set())
