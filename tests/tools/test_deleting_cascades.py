@@ -571,6 +571,9 @@ def test_a_concrete_subclass_has_rows_of_its_own(tables: Engine, session: RefSes
     error = delete(session, Toolset([Den, Thing, Gadget], read_only=[Gadget]), Den, "a")["error"]
     assert error["referring"] == "gadgets"
     assert Toolset([Den, Thing]).tables.of_model(Gadget) is None
+    base = Toolset([Den, Thing, Gadget]).tables.of_model(Thing)
+    assert base is not None
+    assert [*base.kinds] == [Thing]
     assert len(delete(session, Toolset([Den, Thing, Gadget]), Den, "a")["deleted_with"]) == 2
 
 
