@@ -601,13 +601,19 @@ def primary_key(table: Table) -> list[ColumnElement[Any]]:
     return list(table.primary_key) if mapper is None else list(mapper.primary_key)
 
 
+def is_in_primary_key(column: Column[Any]) -> bool:
+    """Return whether a column is in the primary key of its table."""
+    # by identity: `in` on a list builds SQL of `==`, for which a DOMAIN has no operators in 2.1
+    return column in {*primary_key(column.table)}
+
+
 def referenced_column(column: Column[Any]) -> Column[Any]:
     """Follow foreign keys to the column that its values come from, which may be the column itself.
 
     Raises:
         KeyColumnError: a foreign key references a table that the metadata does not have.
     """
-    seen = [column]
+    seen = {column}
     while column.foreign_keys:
         try:
             column = min(column.foreign_keys, key=_own_table_last).column
@@ -618,7 +624,7 @@ def referenced_column(column: Column[Any]) -> Column[Any]:
             ) from error
         if column in seen:
             break
-        seen.append(column)
+        seen.add(column)
     return column
 
 
@@ -646,7 +652,7 @@ def _own_table_last(foreign_key: Any) -> bool:
 def is_unique(column: Column[Any]) -> bool:
     """Return whether a column alone is unique."""
     constraints = [c for c in column.table.constraints if isinstance(c, UniqueConstraint)]
-    return bool(column.unique) or any(list(c.columns) == [column] for c in constraints)
+    return bool(column.unique) or any({*c.columns} == {column} for c in constraints)
 
 
 def column_named(table: Table, declared: str) -> Column[Any] | None:
@@ -660,10 +666,10 @@ def names_other_column(column: Column[Any]) -> bool:
     if isinstance(declared, str):
         table = column.table.metadata.tables.get(declared.rpartition(".")[0])
         named = None if table is None else column_named(table, declared)
-        return named is not None and named not in primary_key(named.table)
+        return named is not None and not is_in_primary_key(named)
     try:
         return declared is None and any(
-            f.column not in primary_key(f.column.table) for f in column.foreign_keys
+            not is_in_primary_key(f.column) for f in column.foreign_keys
         )
     except NoReferenceError:
         return False
@@ -725,7 +731,7 @@ class KeyColumns:
         target = referenced_column(column)
         key_type = key_type_of(column.type)
         is_unclear = key_type is None and is_ambiguous(column.type)
-        is_key = target is not column or target in primary_key(target.table)
+        is_key = target is not column or is_in_primary_key(target)
         if is_unclear and is_key and not self._is_excluded(column, target):
             raise KeyColumnError(
                 f"key column {column} has the type {type(column.type).__name__}, which does not "
@@ -735,7 +741,7 @@ class KeyColumns:
         if key_type not in self._policy.key_types or self._is_excluded(column, target):
             return None
         alternate = None
-        if target is not column and target not in primary_key(target.table):
+        if target is not column and not is_in_primary_key(target):
             referenced = _referenced_together(column, target)
             if referenced.issuperset(primary_key(target.table)):
                 return None  # the row is named without this column, which is data there too
@@ -752,8 +758,8 @@ class KeyColumns:
 
         An integer in a composite primary key, such as the number of an order line, is data.
         """
-        primary = primary_key(target.table)
-        return target in primary and (len(primary) == 1 or key_type == "uuid")
+        is_single = len(primary_key(target.table)) == 1
+        return is_in_primary_key(target) and (is_single or key_type == "uuid")
 
     def _alternate_key(
         self, column: Column[Any], target: Column[Any], key_type: KeyType | None, unique: bool
@@ -797,7 +803,7 @@ class KeyColumns:
         table = self._declared_table(column, declared)
         target = column_named(table, declared) if isinstance(declared, str) else None
         alternate = None
-        if target is not None and target not in primary_key(table):
+        if target is not None and not is_in_primary_key(target):
             alternate = self._alternate_key(column, target, key_type, is_unique(target))
         entity = self._names.of_table(table) if alternate is None else alternate.rows.entity
         array = isinstance(column.type, ARRAY)

@@ -174,12 +174,12 @@ def _row_level(mapper: Mapper[Any], relationship: RelationshipProperty[Any]) -> 
         )
     child = relationship.mapper
     column = _position_column(relationship)
-    if column is None or column not in child.columns.values():
+    if column is None or column not in {*child.columns}:
         raise ListError(
             f"{name} is not ordered by a position column",
             "set order_by to an integer column of the related class",
         )
-    if column in child.primary_key:
+    if column in {*child.primary_key}:
         raise ListError(
             f"{name} has its position column in the primary key of the rows",
             "give the rows a key that stays when they move",
@@ -234,10 +234,10 @@ def _is_unique(column: Column[Any]) -> bool:
         each
         for each in table.constraints
         if isinstance(each, UniqueConstraint)
-        and column in each.columns.values()
+        and column in {*each.columns}
         and str(each.initially).upper() != "DEFERRED"
     ]
-    indexes = [each for each in table.indexes if each.unique and column in each.columns.values()]
+    indexes = [each for each in table.indexes if each.unique and column in {*each.columns}]
     return bool(constraints or indexes or column.unique)
 
 

@@ -10,11 +10,18 @@ from typing import Any, cast
 
 import pytest
 from sqlalchemy import Column, Enum, ForeignKey, MetaData, Table, Uuid
+from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_columns import EntityNames, key_type_of
+from alfred_refs.mapping.key_columns import (
+    EntityNames,
+    KeyColumns,
+    is_unique,
+    key_type_of,
+    names_other_column,
+)
 from alfred_refs.store.memory import MemoryStore
 from tests.models import MealPlan
 
@@ -227,3 +234,22 @@ def printed_by(program: str) -> list[str]:
     """Run a program in a process of its own, and return the lines that it prints."""
     command = [sys.executable, "-c", program]
     return subprocess.check_output(command, text=True).splitlines()
+
+
+def test_columns_of_domains_are_compared_by_identity() -> None:
+    """SQLAlchemy 2.1 warns of `==` on them, by which `in` looks through a list."""
+    policy, metadata, domain = RefPolicy(), MetaData(), DOMAIN("row_key", Uuid())
+
+    def foreign_key(name: str) -> Column[Any]:
+        return Column(f"{name}_id", domain, ForeignKey(f"{name}s.{name}_id"), primary_key=True)
+
+    Table("shops", metadata, Column("shop_id", domain, primary_key=True))
+    Table("goods", metadata, Column("good_id", domain, primary_key=True))
+    offers = Table("offers", metadata, foreign_key("shop"), foreign_key("good"))
+    declared: Column[Any] = Column("offer", domain, info={"ref": "offers.good_id"})
+    notes = Table("notes", metadata, Column("other", domain), declared)
+    columns = KeyColumns(policy, EntityNames(policy))
+    found = [columns.of(each) for each in (*offers.columns, *notes.columns)]
+    assert [each and each.entity for each in found] == ["shop", "good", None, "offer"]
+    assert not any(map(names_other_column, (*offers.columns, *notes.columns)))
+    assert not is_unique(declared)
