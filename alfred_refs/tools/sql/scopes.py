@@ -50,7 +50,7 @@ from sqlalchemy import (
     String,
     Text,
 )
-from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, REAL
+from sqlalchemy.dialects.postgresql import DOMAIN, INTERVAL, JSONB, REAL
 from sqlalchemy.sql.elements import Null
 from sqlalchemy.types import NullType, TypeEngine
 
@@ -144,6 +144,28 @@ def plain(type_: _Type) -> _Type:
         if isinstance(type_, class_):
             return make(type_)
     return type_
+
+
+def base_type(type_: _Type) -> _Type:
+    """Return the type below domains, also of the items of an array; a custom type is kept."""
+    while isinstance(type_, DOMAIN):
+        type_ = type_.data_type
+    if isinstance(type_, ARRAY) and isinstance(type_.item_type, DOMAIN):
+        item: _Type = base_type(type_.item_type)
+        return ARRAY(item, dimensions=type_.dimensions)
+    return type_
+
+
+def without_domain(column: Any) -> Any:
+    """Return a column in the type below its domain, whose functions and operators it has.
+
+    The cast has no size, so that PostgreSQL computes nothing and may use an index.
+    """
+    base = base_type(column.type)
+    if base is column.type or isinstance(base, NullType):
+        return column
+    is_padded = isinstance(base.item_type if isinstance(base, ARRAY) else base, sa.CHAR | sa.NCHAR)
+    return sa.type_coerce(sa.cast(column, base if is_padded else plain(base)), base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -764,7 +786,11 @@ class Building:
             if self.named is None or each.name.lower() in self.named
         ] or list(table.columns.values())[:1]
         self.budget.spend(_TABLE + len(columns))
-        attributes = labelled(getattr(table.model, each.name) for each in columns)
+        attributes = labelled(
+            attribute if each.key or each.places else without_domain(attribute)
+            for each in columns
+            for attribute in (getattr(table.model, each.name),)
+        )
         rows = sqla.with_compile_options(sa.select(*attributes).where(*table.visible()))
         if self.is_fenced:  # PostgreSQL evaluates it before conditions on its rows
             rows = rows.offset(0)
