@@ -84,6 +84,7 @@ from .mappers import (
     save_in_order as save_in_order,
     set_default as set_default,
     set_related as set_related,
+    stale_secondary as stale_secondary,
     state_of as state_of,
     states_in_cycle as states_in_cycle,
     tables as tables,

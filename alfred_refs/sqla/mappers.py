@@ -29,6 +29,7 @@ configured later (`AbstractConcreteBase`) is not, until then.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -65,6 +66,7 @@ from sqlalchemy.orm.base import (
     manager_of_class,
 )
 from sqlalchemy.orm.collections import collection_adapter
+from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.orm.mapped_collection import KeyFuncDict, _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.orm.util import AliasedInsp
@@ -508,3 +510,16 @@ def states_in_cycle(error: CircularDependencyError) -> list[State]:
     """Return the states that depend on each other in a circle, which no flush can save."""
     states = (getattr(action, "state", None) for action in error.cycles)
     return [state for state in states if state is not None]
+
+
+def stale_secondary(error: StaleDataError) -> Table | None:
+    """Return the secondary table of which a flush deleted more or fewer rows than it has read.
+
+    Without a primary key a table may have a row twice. `None` for rows of a class.
+    """
+    # Private: `_ManyToManyDP._run_crud`, which deletes the rows. Pinned by
+    # `test_a_link_that_is_there_twice_is_deleted_before_the_rows_at_its_ends`.
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "_run_crud":
+            return getattr(frame.f_locals.get("self"), "secondary", None)
+    return None

@@ -28,9 +28,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import inspect, select
+from sqlalchemy import Table, inspect, select
 from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import defer, lazyload, undefer
+from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
@@ -48,7 +49,12 @@ from alfred_refs.tools.cascades import (
     is_reference_writable,
 )
 from alfred_refs.tools.drafts import DraftWriter
-from alfred_refs.tools.errors import circular_reference, foreign_row, too_many_rows
+from alfred_refs.tools.errors import (
+    circular_reference,
+    foreign_row,
+    repeated_link,
+    too_many_rows,
+)
 from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
 from alfred_refs.tools.faults import refusing_values
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys
@@ -104,7 +110,20 @@ class Deleter:
             tables = (self._call.setting.tables.of_model(mapper.class_) for mapper in mappers)
             names = sorted({table.name for table in tables if table is not None})
             raise circular_reference(names or [self._table.name]) from None
+        except StaleDataError as error:
+            secondary = sqla.stale_secondary(error)
+            if secondary is None:
+                raise
+            raise repeated_link(self._table.name, self._links_in(secondary)) from None
         return others
+
+    def _links_in(self, secondary: Table) -> str | None:
+        """Return the name of an association table if the model may delete its rows."""
+        tables = [
+            each for each in self._call.setting.tables if each.ends and "delete" in each.verbs
+        ]
+        found = (e.name for e in tables if inspect(e.model).local_table is secondary)
+        return next(found, None)
 
     def check_orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
         """Check the orphans that a flush deletes; return the refs of rows changed with them.

@@ -236,6 +236,31 @@ def test_a_table_without_a_key_has_links_too(session: RefSession, toolset: Tools
     assert stored(session, task_watchers) == 1
 
 
+@pytest.mark.parametrize("given", [{}, {"read_only": [Task.watchers]}])
+def test_a_link_that_is_there_twice_is_deleted_before_the_rows_at_its_ends(
+    session: RefSession, given: dict[str, Any]
+) -> None:
+    """The unit of work expects one; the answer has the remedy, if the model has one."""
+    toolset = Toolset(MODELS, **given)
+    with Session(session.get_bind()) as plain, plain.begin():
+        links = plain.execute(select(task_watchers)).mappings().all()
+        plain.execute(task_watchers.insert(), [dict(link) for link in links])
+    delete = {"table": "tasks", "filters": named(id="task_2"), "expect": "Fix"}
+    error = toolset.call(session, "db_delete", delete)["error"]
+    named_links = None if given else "task_watchers"
+    assert (error["code"], error["referring"]) == ("still_referenced", named_links)
+    assert ("delete the links of the row in table 'task_watchers' first" in error["message"]) is (
+        not given
+    )
+    assert stored(session, task_watchers) == 2
+    assert stored(session, Task.__table__) == 2  # type: ignore[arg-type]
+    if not given:
+        filters = named(task_id="task_2", person_id="person_1")
+        unlink = {"table": "task_watchers", "filters": filters, "expect": {"task_2": "Fix"}}
+        assert toolset.call(session, "db_delete", unlink)["count"] == 2
+        assert toolset.call(session, "db_delete", delete)["deleted"] == ["task_2"]
+
+
 def test_a_class_may_be_at_both_ends(session: RefSession, toolset: Toolset) -> None:
     """Each end has its column."""
     data = {"blocked_id": "task_1", "by_id": "task_2"}
