@@ -348,6 +348,22 @@ class TestPydanticAI(ConsentContract):
         assert notes() == ["edited", "for Ada", "for Bob"]
         assert desk_of().approvals(*CHAT) == []
 
+    async def test_edited_arguments_that_are_refused_end_the_call(
+        self, desk_of: Desks, notes: Callable[[], list[str]]
+    ) -> None:
+        """The model gets the error; the call that was planned first does not wait on."""
+        first = await self.run(desk_of(), [CREATE])
+        edited = {"table": "orders", "data": {"placed": "soon"}}
+        approved = ToolApproved(override_args=edited)
+        second = await self.resume_with(desk_of(), first.state, approved)
+        assert second.plans == []
+        assert "'placed'" in second.told["call_0"]
+        assert notes() == ["for Ada", "for Bob"]
+        assert desk_of().approvals(*CHAT) == []
+        error = desk_of().answer(*CHAT, 1).value["error"]
+        assert error["code"] == "rejected"
+        assert "other arguments were approved in its place" in error["message"]
+
     async def test_metadata_may_be_forgotten(
         self, desk_of: Desks, notes: Callable[[], list[str]]
     ) -> None:
