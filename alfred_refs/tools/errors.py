@@ -469,27 +469,6 @@ def still_referenced(
     )
 
 
-def repeated_link(table: str, links: str | None) -> ToolError:
-    """Report that a row cannot be deleted because one of its links is in the database twice.
-
-    Args:
-        table: the table of the row.
-        links: the association table, if the model may delete its rows.
-    """
-    fact = "a link" if links is None else f"a link in {links!r}"
-    remedy = "this cannot be repaired here, so leave the row as it is"
-    if links is not None:
-        remedy = f"delete the links of the row in table {links!r} first"
-    return ToolError(
-        "still_referenced",
-        f"{fact} of what would be deleted from {table!r}, or would go with it, is there twice; "
-        f"nothing was changed; {remedy}",
-        table=table,
-        referring=links,
-        refs=[],
-    )
-
-
 def circular_reference(tables: Sequence[str]) -> ToolError:
     """Report that rows cannot be deleted because they refer to each other, or to themselves."""
     return ToolError(

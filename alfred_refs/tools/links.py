@@ -28,7 +28,7 @@ from alfred_refs import sqla
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.cascades import Changes, assign_changes
 from alfred_refs.tools.catalog import sharing_secondary
-from alfred_refs.tools.errors import conflict, foreign_row
+from alfred_refs.tools.errors import ToolError, conflict, foreign_row
 from alfred_refs.tools.tables import LinkEnd, ToolTable
 from alfred_refs.tools.visibility import rows_outside
 
@@ -135,3 +135,24 @@ class LinkWriter:
             ]
             if loaded:
                 self._call.session.expire(instance, loaded)
+
+
+def repeated_link(table: str, links: str | None) -> ToolError:
+    """Report that a row cannot be deleted because one of its links is in the database twice.
+
+    Args:
+        table: the table of the row.
+        links: the association table, if the model may delete its rows.
+    """
+    fact = "a link" if links is None else f"a link in {links!r}"
+    remedy = "this cannot be repaired here, so leave the row as it is"
+    if links is not None:
+        remedy = f"delete the links of the row in table {links!r} first"
+    return ToolError(
+        "still_referenced",
+        f"{fact} of what would be deleted from {table!r}, or would go with it, is there twice; "
+        f"nothing was changed; {remedy}",
+        table=table,
+        referring=links,
+        refs=[],
+    )

@@ -52,7 +52,6 @@ from alfred_refs.tools.drafts import DraftWriter
 from alfred_refs.tools.errors import (
     circular_reference,
     foreign_row,
-    repeated_link,
     too_many_rows,
 )
 from alfred_refs.tools.exact import ExactTypes, exact_types, is_exact_on, select_exact
@@ -60,7 +59,7 @@ from alfred_refs.tools.faults import refusing_values
 from alfred_refs.tools.filters import BoundFilters, Condition, Keys
 from alfred_refs.tools.hooks import Row, Writing
 from alfred_refs.tools.labels import labelled_refs
-from alfred_refs.tools.links import LinkWriter
+from alfred_refs.tools.links import LinkWriter, repeated_link
 from alfred_refs.tools.payload import Record, refs_of_records, update_record
 from alfred_refs.tools.preconditions import differences, expected_names, label_of, split_reach
 from alfred_refs.tools.tables import ToolTable, Verb

@@ -82,7 +82,7 @@ class Nothing(Hooks):
         read.conditions.append(read.model.name == "nothing")
 
 
-BY_LEVEL = RefPolicy(labels={Shelf: "level"}, names={Shelf: "board"})
+BY_LEVEL = RefPolicy(labels={Shelf: "level"}, names={Shelf: "ledge"})
 
 
 @pytest.mark.parametrize("value", ["high", "type"])
@@ -96,7 +96,7 @@ def test_a_row_with_an_unreadable_label_is_mentioned_without_it(
         shelf = Shelf(name="b")
         plain.add(shelf)
         plain.flush()
-        mention = f"@[B](board:{shelf.id})"
+        mention = f"@[B](ledge:{shelf.id})"
     store(tables, "level", value)
     toolset = None if hooks is None else Toolset([Shelf], hooks=hooks, policy=BY_LEVEL)
     conversation = RefRegistry(store=MemoryStore(), policy=BY_LEVEL).conversation("c")
@@ -107,7 +107,7 @@ def test_a_row_with_an_unreadable_label_is_mentioned_without_it(
             with pytest.raises(MentionError, match="names no row that can be seen"):
                 context.heard(session, mention)
         else:
-            assert context.heard(session, mention) == "board_1"
+            assert context.heard(session, mention) == "ledge_1"
 
 
 class Failing(Hooks):
