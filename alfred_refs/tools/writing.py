@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Table, inspect, select
+from sqlalchemy import inspect, select
 from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import defer, lazyload, undefer
 from sqlalchemy.orm.exc import StaleDataError
@@ -110,19 +110,16 @@ class Deleter:
             names = sorted({table.name for table in tables if table is not None})
             raise circular_reference(names or [self._table.name]) from None
         except StaleDataError as error:
-            secondary = sqla.stale_secondary(error)
-            if secondary is None:
+            name = sqla.repeated_links_in(error)
+            if name is None:
                 raise
-            raise repeated_link(self._table.name, self._links_in(secondary)) from None
+            raise repeated_link(self._table.name, self._links_in(name)) from None
         return others
 
-    def _links_in(self, secondary: Table) -> str | None:
-        """Return the name of an association table if the model may delete its rows."""
-        tables = [
-            each for each in self._call.setting.tables if each.ends and "delete" in each.verbs
-        ]
-        found = (e.name for e in tables if inspect(e.model).local_table is secondary)
-        return next(found, None)
+    def _links_in(self, name: str) -> str | None:
+        """Return what the model calls an association table, if it may delete its rows."""
+        tables = (t for t in self._call.setting.tables if t.ends and "delete" in t.verbs)
+        return next((t.name for t in tables if inspect(t.model).local_table.name == name), None)
 
     def check_orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
         """Check the orphans that a flush deletes; return the refs of rows changed with them.
