@@ -422,10 +422,12 @@ class _Resources:
         by_ref = {"field": table.ref_field, "op": "=", "value": text}
         arguments = {"table": table.name, "filters": [by_ref]}
         answer = await self._executor.call(request, "db_read", arguments)
-        error = answer.value.get("error", {"ref": text})
-        if "ref" not in error and error != _UNKNOWN_CONVERSATION:
-            raise MCPError(types.INTERNAL_ERROR, mask_keys(error["message"]))
-        return _json(answer.value) if answer.value.get("rows") else None
+        error = answer.value.get("error")
+        if error is None:
+            return _json(answer.value) if answer.value["rows"] else None
+        if "ref" in error or error == _UNKNOWN_CONVERSATION:  # it names no row
+            return None
+        raise MCPError(types.INTERNAL_ERROR, mask_keys(error["message"]))
 
     def _entries(self, chat: Conversation) -> str:
         """Return the drafts and refs of a conversation whose tables are listed."""

@@ -197,10 +197,10 @@ class RefToolset(AbstractToolset[AgentDepsT]):
             decide = self._approve_or_ask
             answer = await self._desk.aio.run(decide, caller, answer, ctx, self._approved_by)
             self._is_decided = True
-        elif ctx.tool_call_approved and self._approved_by is not None:
+        elif ctx.tool_call_approved:
             # edited arguments were refused, or need no person: nothing else decides the first call
             reason = "other arguments were approved in its place"
-            await self._reject_waiting(ctx, caller, ctx.tool_call_id, self._approved_by, reason)
+            await self._reject_waiting(ctx, ctx.tool_call_id, reason)
         if answer.failed:
             # the message contains everything a model needs; JSON would be quoted twice
             raise ToolFailed(answer.value["error"]["message"])
@@ -241,21 +241,18 @@ class RefToolset(AbstractToolset[AgentDepsT]):
             return
         for part in last.parts:
             if isinstance(part, ToolReturnPart) and part.outcome == "denied":
-                given = caller_of(self._whose, ctx), part.tool_call_id, self._approved_by
-                await self._reject_waiting(ctx, *given, part.model_response_str())
+                await self._reject_waiting(ctx, part.tool_call_id, part.model_response_str())
 
     async def _reject_waiting(
-        self,
-        ctx: RunContext[AgentDepsT],
-        caller: Caller,
-        call_id: str | None,
-        approved_by: ApprovedBy[RunContext[AgentDepsT]],
-        reason: str,
+        self, ctx: RunContext[AgentDepsT], call_id: str | None, reason: str
     ) -> None:
-        """Reject the calls that wait under a framework's id."""
+        """Reject the calls that wait under a framework's id; none without `approved_by`."""
+        if self._approved_by is None:
+            return
+        caller = caller_of(self._whose, ctx)
         waiting = await self._desk.aio.run(waiting_calls, self._desk, caller, call_id)
         if waiting:
-            by = approved_by(ctx)
+            by = self._approved_by(ctx)
             await self._desk.aio.run(reject, self._desk, caller, waiting, by, reason)
             self._is_decided = True
 

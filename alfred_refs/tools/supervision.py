@@ -403,8 +403,7 @@ class Undoer(Keeper):
                     verb = "create"
                 groups.setdefault((table, verb), []).append(row.ref or "")
         for table, ref in self._updated_by_links(call, rows):
-            if call.setting.hooks_of(table):
-                groups.setdefault((table, "update"), []).append(ref)
+            groups.setdefault((table, "update"), []).append(ref)
         for (table, verb), refs in groups.items():
             arguments = DbDelete.model_construct(table=table.name, filters=[])
             writing = Writing(call.session, table.model, verb, arguments)
@@ -416,21 +415,29 @@ class Undoer(Keeper):
     def _updated_by_links(
         call: Call, rows: Sequence[ChangedRow]
     ) -> Iterator[tuple[ToolTable, str]]:
-        """Yield the rows with the relationship of each link, unless they come or go with it."""
+        """Yield the rows with hooks and with the relationship of a link, which it updates.
+
+        A link that comes or goes with one of its rows is no update of the other.
+        """
         tables, chat = call.setting.tables, call.conversation
-        namer = Namer(tables, chat, call.session.get_bind().dialect)
+        ends = {
+            table: [e for e in table.ends if e.is_writable and call.setting.hooks_of(e.table)]
+            for table in tables
+        }
         links = [
             (table, RecordedChange(row.table, (), row.before, row.after))
             for row in rows
             for table in (tables.of_table(row.table),)
-            if table is not None and table.ends
+            if table is not None and ends[table]
         ]
+        if not links:
+            return
+        namer = Namer(tables, chat, call.session.get_bind().dialect)
         pairs = {pair for table, change in links for pair in namer.referred(change, table)}
-        refs = chat.refs_of_pairs([*pairs]) if pairs else {}
+        refs = chat.refs_of_pairs([*pairs])
         passing = {row.ref for row in rows if row.before is None or row.after is None} - {None}
         for table, change in links:
             if passing.isdisjoint(refs.get(each) for each in namer.referred(change, table)):
-                for end in table.ends:
-                    for pair in namer.referred(change, table, end.columns):
-                        if end.is_writable:
-                            yield end.table, refs.get(pair, "")
+                for end in ends[table]:
+                    named = namer.referred(change, table, end.columns)
+                    yield from ((end.table, refs.get(pair, "")) for pair in named)

@@ -457,8 +457,9 @@ class ToolList:
         if path is not None:
             return self.rows_at(len(path) - 1)
         parsed = None if ref is None else parse_ref(ref)
-        depths = {table.entity: depth for depth, table in reversed([*enumerate(self.tables[1:])])}
-        return self.rows_at(0 if parsed is None else depths.get(parsed.entity, 0))
+        entities = [table.entity for table in self.tables[1:]]
+        is_known = parsed is not None and parsed.entity in entities
+        return self.rows_at(entities.index(parsed.entity) if parsed and is_known else 0)
 
     @property
     def column(self) -> ToolColumn | None:

@@ -161,10 +161,12 @@ class Visibility:
         removed: set[int] = set()
         for table in self.hooks.by_table:
             mapper = inspect(table.model).mapper
+            mappers = {sqla.state_of(instance).mapper for _, instance, _ in shown}
+            kinds = {each for each in mappers if sqla.is_kind_of(each, mapper)}
             rows = [
                 row
                 for row, instance, shape in shown
-                if sqla.is_kind_of(sqla.state_of(instance).mapper, mapper)
+                if sqla.state_of(instance).mapper in kinds
                 and not (shape is asked and shape.table is table)
             ]
             left = [*rows]
