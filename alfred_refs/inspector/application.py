@@ -18,7 +18,8 @@ any path.
 | `approve`, `reject` | POST | a decision |
 | `undo` | POST | the plan of an undo; with the token of a plan, the undo |
 
->>> from alfred_refs.inspector import Operator, inspector_of
+>>> from alfred_refs.mapping import escape_invisible
+from alfred_refs.inspector import Operator, inspector_of
 >>> from starlette.testclient import TestClient
 >>> app = inspector_of(desk, authenticate=lambda request: Operator("ann", owner=None))
 >>> "chat-7" in TestClient(app, "http://localhost").get("/").text
@@ -30,7 +31,6 @@ named by `id` in the query; neither keys nor owners are in any address.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,6 +58,7 @@ from alfred_refs.errors import (
 )
 from alfred_refs.inspector.access import LOOPBACK, Authenticate, Guard, Operator, operator_of
 from alfred_refs.inspector.pages import PROMPTS, ContextOf, Pages, error_of, pretty, row_fields
+from alfred_refs.mapping import escape_invisible
 from alfred_refs.sqla import AsyncFacade
 from alfred_refs.tools import BoundToolset
 
@@ -376,16 +377,9 @@ async def _form_of(request: Request) -> dict[str, str]:
         raise HTTPException(400, "The form is not UTF-8.") from None
 
 
-# control characters, and those that change the direction of a text: with them a person could
-# read another value than the one that is approved
-_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
 def _visible(value: Any) -> Any:
-    r"""Escape invisible characters of a text, for example as `\u202e`; leave HTML unchanged."""
-    if type(value) is not str:
-        return value
-    return _INVISIBLE.sub(lambda match: repr(match[0])[1:-1], value)
+    """Escape what a person cannot see in a text: they approve what they read. HTML is kept."""
+    return escape_invisible(value, keep="\n\t\xa0\u202f") if type(value) is str else value
 
 
 def _moment(value: datetime) -> str:

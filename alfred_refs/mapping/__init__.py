@@ -58,6 +58,7 @@ from .text import (
     cut_mark as cut_mark,
     decode_marks as decode_marks,
     encode_marks as encode_marks,
+    escape_invisible as escape_invisible,
     escape_surrogates as escape_surrogates,
     has_marks as has_marks,
     head as head,

@@ -136,6 +136,18 @@ def escape_surrogates(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def escape_invisible(text: str, keep: str = "") -> str:
+    r"""Escape characters that are invisible or change a text's direction, for example as `\u202e`.
+
+    Args:
+        text: any text.
+        keep: characters that are left as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
 def is_storable(text: str) -> bool:
     """Return whether PostgreSQL can store a text: without NUL and lone surrogates."""
     return "\0" not in text and (text.isascii() or _SURROGATE.search(text) is None)

@@ -41,7 +41,14 @@ from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.conversation import Conversation, SessionConversation
-from alfred_refs.mapping import EntityKey, Key, KeyColumn, items_of, undecorated_type
+from alfred_refs.mapping import (
+    EntityKey,
+    Key,
+    KeyColumn,
+    escape_invisible,
+    items_of,
+    undecorated_type,
+)
 from alfred_refs.mapping.columns import Values, stored_type
 from alfred_refs.session import RefSession
 from alfred_refs.tools.catalog import ToolTables
@@ -314,25 +321,20 @@ def _value(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(x, str) and _ROW.fullmatch(x) for x in value):
         return _line(f"[{', '.join(map(_value, value))}]")
     if not isinstance(value, str):
-        return _seen(_line(json.dumps(value, ensure_ascii=False)))
+        return escape_invisible(_line(json.dumps(value, ensure_ascii=False)))
     is_clear = _ROW.fullmatch(value) or not _AMBIGUOUS.search(value)
-    return _seen(_line(value)) if is_clear else quoted(value)
+    return escape_invisible(_line(value)) if is_clear else quoted(value)
 
 
 def quoted(text: str) -> str:
     """Quote text of users in one line, and escape quotes in it."""
-    return _seen('"' + _line(text).replace("\\", "\\\\").replace('"', '\\"') + '"')
+    return escape_invisible('"' + _line(text).replace("\\", "\\\\").replace('"', '\\"') + '"')
 
 
 def _line(text: str) -> str:
     """Return text in one line, cut if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
-
-
-def _seen(line: str) -> str:
-    """Escape invisible characters, and characters that change the direction of text."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)
 
 
 # Recorded changes with names

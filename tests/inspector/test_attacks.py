@@ -91,13 +91,13 @@ def test_no_value_is_an_error_of_the_server(desk: BoundToolset, address: str) ->
 def test_what_a_person_approves_is_what_is_shown(desk: BoundToolset) -> None:
     """Characters that reverse a text, or are invisible, are escaped."""
     garden.read(desk)
-    garden.update(desk, note="pay \u202e001\u202c \x1b[8mmore", title="\u2067Roses")
+    garden.update(desk, note="pay \u202e001\u202c \x1b[8mmore", title="\u2067Ro\u200bses")
     garden.ask_to_delete(desk)
 
     root = client_for(desk)
     pages = [root.get("/approvals").text, root.get(f"/call?id={CHAT}&call=1").text]
     assert all(r"pay \u202e001\u202c \x1b[8mmore" in page for page in pages)
-    assert not set("".join(pages)) & {*"\u202e\u2067\x1b"}
+    assert not set("".join(pages)) & {*"\u202e\u2067\x1b\u200b"}
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"])
