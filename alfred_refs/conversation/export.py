@@ -90,6 +90,9 @@ FORMAT = "alfred_refs.conversation"
 VERSION = 6
 _OLDEST_VERSION = 1
 
+LONGEST_TEXT = 10_000
+"""The most characters of a text that an import accepts, such as a reason or a name."""
+
 # Writing
 
 
@@ -353,7 +356,7 @@ def _names_of_values(fields: Any) -> Any:
 _EntityName = Annotated[str, AfterValidator(_entity_name)]
 _Turn = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 _Count = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
-_Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
+_Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_text)]
 _Json = Annotated[Any, BeforeValidator(_json_from_json)]
 _Time = Annotated[AwareDatetime, BeforeValidator(_datetime)]
 _Image = Annotated[dict[str, str | None], BeforeValidator(_json_from_json)]
@@ -396,7 +399,7 @@ class _Activity(_Strict):
     actor: Actor
     first_turn: _Turn
     last_turn: _Turn
-    reason: Annotated[str, Field(max_length=10_000)] | None = None
+    reason: Annotated[str, Field(max_length=LONGEST_TEXT)] | None = None
     demoted: bool = False
     fields: _FieldNames | None = None
     # before version 5, a copy of the row that the model was shown, and when

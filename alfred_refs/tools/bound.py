@@ -35,6 +35,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from alfred_refs.conversation import Conversation, RefRegistry
+from alfred_refs.conversation.export import LONGEST_TEXT
 from alfred_refs.errors import RegistryBusyError, SetupError
 from alfred_refs.mapping import head, is_storable, parse_ref
 from alfred_refs.session import RefSession
@@ -92,8 +93,6 @@ _SERIAL_SECONDS = 60.0
 
 # error codes that do not depend on the call, so it may succeed later
 _MAY_SUCCEED_LATER = ("too_slow",)
-
-_MAX_REASON = 10_000  # characters, as many as an import accepts
 
 _CACHE_SIZE = 256
 _CACHE_SECONDS = 600.0
@@ -514,7 +513,7 @@ class BoundToolset:
         by = _name_of("by", by)
         chat = self.conversation(conversation, owner)
         if reason is not None:  # a person may type anything, and the decision must be stored
-            reason = head(str(chat.scrub(reason.replace("\0", ""))), _MAX_REASON)
+            reason = head(str(chat.scrub(reason.replace("\0", ""))), LONGEST_TEXT)
         if chat.calls.get(call) is None:
             return ToolAnswer(unknown_call(call).to_json())
         entry = chat.calls.update(call, "waiting", state="rejected", decided_by=by, reason=reason)
