@@ -237,6 +237,9 @@ def test_processes_that_save_a_draft_together_make_one_row(tables: Engine, soup:
     assert (rows(tables, Dish), rows(tables, Part)) == (1, 2)
 
 
+SECRET = {"table": "secrets", "data": {}}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -257,7 +260,7 @@ def test_processes_that_save_a_draft_together_make_one_row(tables: Engine, soup:
             "draft_ref",
             "'gen_dish_3' is a draft's ref where a saved dish is needed; save",
         ),
-        ({"data": {}, "also": [{"table": "secrets", "data": {}}]}, "unknown_table", "secrets"),
+        ({"from_draft": "gen_dish_1", "also": [SECRET]}, "unknown_table", "secrets"),
     ],
 )
 def test_what_cannot_be_saved_is_told(

@@ -185,7 +185,10 @@ def _placed(done: Done, judge: Judge, listed: ToolList, before: Any, after: Any)
         if has != [each if each in had else _NEW for each in wanted]:
             yield "a list is not what the edits come to"
         numbers = [getattr(each, level.position) for each in rows]
-        if numbers != [*range(min(numbers, default=0), len(rows) + min(numbers, default=0))]:
+        first = min(numbers, default=0)
+        # an edit that changes nothing leaves the gaps that there were
+        is_changed = done.added | done.changed | done.removed
+        if is_changed and numbers != [*range(first, first + len(rows))]:
             yield f"positions have gaps: {numbers}"
         shown = {int(n): (judge.key_of(each["id"]),) for n, each in items.items()}
         there = dict(enumerate((each._ref for each in rows), start=1))
