@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,6 +15,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError, UnknownRefError
 from alfred_refs.session.asyncio import AsyncRefSession
 from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
+from tests.threads import at_once
 from tests.tools.shop.conftest import (
     CHAT,
     CREATE,
@@ -287,15 +286,11 @@ def test_simultaneous_approvals(desk_of: Desks, stored: Stored, tool: str) -> No
     given = {"db_delete": DELETE, "db_create": CREATE}[tool]
     desk = desk_of(consent={StallOrder: "all"})
     desk.call(*CHAT, tool, given)
-    start = threading.Barrier(4)
-
-    def approve(person: str) -> Any:
-        other = desk_of(consent={StallOrder: "all"})  # as another process would make it
-        start.wait()
-        return other.approve(*CHAT, 1, by=person)
-
-    with ThreadPoolExecutor(4) as people:
-        answers = [*people.map(approve, ["ann", "bob", "cid", "dan"])]
+    # as other processes would make them
+    desks = {
+        person: desk_of(consent={StallOrder: "all"}) for person in ("ann", "bob", "cid", "dan")
+    }
+    answers = at_once(*(partial(other.approve, *CHAT, 1, by=by) for by, other in desks.items()))
 
     assert len({answer.text for answer in answers}) == 1
     assert not answers[0].failed

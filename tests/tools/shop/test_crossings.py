@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -17,6 +16,7 @@ from alfred_refs import RefRegistry, RefSession, UnknownConversationError
 from alfred_refs.context import Audience
 from alfred_refs.owners import Ownership
 from alfred_refs.tools import BoundToolset, Journal, Toolset
+from tests.threads import at_once
 from tests.tools.conftest import by, save
 from tests.tools.shop.conftest import execute
 from tests.tools.shop.random_shops import Backwards
@@ -176,17 +176,12 @@ def test_approvals_that_the_database_rolls_back(desk_of: Desks, firms: Engine) -
     strict = create_engine(firms.url, isolation_level="REPEATABLE READ")
     desk = desk_of(strict, consent={FirmTask: "all"})
     number = desk.call(*CALL, "db_update", TITLE).pending or 0
-    barrier = threading.Barrier(2)
-
-    def approve(person: str) -> str:
-        barrier.wait()
-        return desk.approve(*CALL, number, by=person).text
-
-    with ThreadPoolExecutor(2) as people:
-        first, second = people.map(approve, ["ann", "bob"])
+    first, second = at_once(
+        *(partial(desk.approve, *CALL, number, by=by) for by in ("ann", "bob"))
+    )
     strict.dispose()
 
-    assert first == second
+    assert first.text == second.text
     assert titles(firms) == ["Sweep"]
 
 
