@@ -570,8 +570,9 @@ def _table(
         for attribute in attributes
         if not is_listed(mapper, attribute.key, hidden)
     }
-    for each in mapper.self_and_descendants:  # the table has the rows of all subclasses
-        _check_label(each, entities, hidden)
+    for each in mapper.self_and_descendants:
+        if sqla.is_kind_of(each, mapper):
+            _check_label(each, entities, hidden)
     named_by = set() if keys.label is None else keys.label.attributes(mapper)
     related = named_by & {*mapper.relationships.keys()}
     if related:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Column, Engine, ForeignKey, Table, select
 from sqlalchemy.orm import Mapped, Session, WriteOnlyMapped, mapped_column, relationship
 
-from alfred_refs import RefSession
+from alfred_refs import RefPolicy, RefSession
 from alfred_refs.tools import Hooks, Reading, Toolset, Writing
 from tests.tools.conftest import Watcher, by, counted
 from tests.tools.families import (
@@ -546,6 +546,7 @@ class Thing(Base):
     __tablename__ = "owned_things"
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
     den_id: Mapped[int] = mapped_column(ForeignKey("dens.id", ondelete="CASCADE"))
 
 
@@ -556,6 +557,7 @@ class Gadget(Thing):
     __mapper_args__ = {"concrete": True}  # noqa: RUF012
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
     den_id: Mapped[int] = mapped_column(ForeignKey("dens.id", ondelete="CASCADE"))
 
 
@@ -570,7 +572,9 @@ def test_a_concrete_subclass_has_rows_of_its_own(tables: Engine, session: RefSes
 
     error = delete(session, Toolset([Den, Thing, Gadget], read_only=[Gadget]), Den, "a")["error"]
     assert error["referring"] == "gadgets"
-    assert Toolset([Den, Thing]).tables.of_model(Gadget) is None
+    policy = RefPolicy(labels={Gadget: "note"})
+    other = Toolset([Den, Thing], hidden=[Thing.note], policy=policy)
+    assert other.tables.of_model(Gadget) is None
     base = Toolset([Den, Thing, Gadget]).tables.of_model(Thing)
     assert base is not None
     assert [*base.kinds] == [Thing]
