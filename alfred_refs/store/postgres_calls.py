@@ -382,7 +382,7 @@ class PostgresCalls(PostgresRefs):
 
     _REVERT_CALL = typed_text(f"""
         WITH own AS ({_OWN}), doing AS (
-            SELECT number, token FROM alfred_refs_call
+            SELECT token FROM alfred_refs_call
             WHERE conversation = :p_conversation
                 AND number = :p_number
                 AND state = 'doing'
@@ -390,18 +390,18 @@ class PostgresCalls(PostgresRefs):
             FOR UPDATE
         ), changes AS (
             DELETE FROM alfred_refs_change AS change USING doing
-            WHERE change.conversation = :p_conversation AND change.call = doing.number
+            WHERE change.conversation = :p_conversation AND change.call = :p_number
         ), waiting AS (
             UPDATE alfred_refs_call AS call
             SET state = 'waiting', decided_by = NULL, decided_at = NULL
             FROM doing
             WHERE call.conversation = :p_conversation
-                AND call.number = doing.number
+                AND call.number = :p_number
                 AND doing.token IS NOT NULL
         )
         DELETE FROM alfred_refs_call AS call USING doing
         WHERE call.conversation = :p_conversation
-            AND call.number = doing.number
+            AND call.number = :p_number
             AND doing.token IS NULL
     """)
 
