@@ -417,21 +417,31 @@ def _run_pipeline(
     wait = sqla.wait_for if is_async else (lambda result: result)
     pipeline = _async_pipeline(driver.pipeline()) if is_async else driver.pipeline()
     with _invalidated_on_failure(connection), sqla.as_sqlalchemy_errors(connection, driver):
-        with _first_error(pipeline, driver_error):
+        with _first_error(pipeline, driver_error) as entered:
             for statement in begin:
                 wait(driver.execute(statement))
             for query in batch:
                 last = wait(driver.execute(str(query), query.construct_params(parameters)))
             wait(driver.execute(_COMMIT))
+            wait(entered.sync())
+            # Leaving would send another Sync and then a Flush. The Flush may arrive at PgBouncer
+            # after it has freed the server's connection; it would take one for the Flush and keep
+            # it until this client's next transaction.
+            # Private: test_connections.py::test_a_pipeline_ends_with_one_sync_and_no_flush
+            entered._enqueue_sync = _do_nothing  # noqa: SLF001
         return wait(last.fetchall()) if last.description else []
 
 
+def _do_nothing() -> None:
+    """Replace psycopg's method that adds a Sync to a pipeline."""
+
+
 @contextmanager
-def _async_pipeline(pipeline: Any) -> Iterator[None]:
+def _async_pipeline(pipeline: Any) -> Iterator[Any]:
     """Enter and leave an asynchronous pipeline from inside a greenlet of SQLAlchemy's."""
-    sqla.wait_for(pipeline.__aenter__())
+    entered = sqla.wait_for(pipeline.__aenter__())
     try:
-        yield
+        yield entered
     finally:
         sqla.wait_for(pipeline.__aexit__(*sys.exc_info()))
 
@@ -439,7 +449,7 @@ def _async_pipeline(pipeline: Any) -> Iterator[None]:
 @contextmanager
 def _first_error(
     pipeline: AbstractContextManager[Any], driver_error: type[Exception]
-) -> Iterator[None]:
+) -> Iterator[Any]:
     """Run a pipeline, and raise the first error after it is closed.
 
     An error may arrive while later statements are sent. If it left psycopg's own context manager,
@@ -447,9 +457,9 @@ def _first_error(
     """
     first = None
     try:
-        with pipeline:
+        with pipeline as entered:
             try:
-                yield
+                yield entered
             except driver_error as error:
                 first = error
     except driver_error as error:

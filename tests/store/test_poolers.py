@@ -20,7 +20,7 @@ from sqlalchemy import Engine, make_url, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.util import greenlet_spawn
 
-from alfred_refs import PostgresStore, RefRegistry, RegistryBusyError, RegistryFailedError
+from alfred_refs import RefRegistry, RegistryBusyError, RegistryFailedError
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.store import Address
 from alfred_refs.tools import Toolset
@@ -236,9 +236,6 @@ def test_statements_that_psycopg_prepares_are_refused_with_its_remedy(dishes: En
 
         def use_both() -> None:
             with applied(url, "psycopg") as one, applied(url, "psycopg") as other:
-                for each in (one, other):  # a machine with much else to do answers late
-                    assert isinstance(each._engine, Engine)
-                    each.store = PostgresStore(each._engine, timeout=60.0)
                 for number in range(20):
                     one.mint(number)
                     other.mint(number)
