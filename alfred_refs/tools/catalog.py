@@ -197,7 +197,7 @@ class ToolTables:
                 )
             except SetupError as error:
                 refused.append(error)
-        _raise_all([*refused, *_shared_entities(self._tables.values())])
+        _raise_all([*refused, *_ambiguous_refs(self._tables.values())])
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
             _check_lockable(table)
@@ -469,11 +469,22 @@ def _models_by_name(
     return pairs
 
 
-def _shared_entities(tables: Iterable[ToolTable]) -> Iterator[SetupError]:
-    """Yield an error for each class on a join or SELECT that has refs of another class."""
+def _ambiguous_refs(tables: Iterable[ToolTable]) -> Iterator[SetupError]:
+    """Yield an error for each class with refs that do not name the table of a row."""
     by_entity: dict[str, list[Mapper[Any]]] = {}
     for table in tables:
-        by_entity.setdefault(table.entity, []).append(sqla.root_of(inspect(table.model).mapper))
+        mapper = inspect(table.model).mapper
+        is_union = isinstance(mapper.selectable, AliasedReturnsRows) and any(
+            each.concrete for each in mapper.self_and_descendants if each is not mapper
+        )
+        if is_union and table.own is None:
+            yield SetupError(
+                f"rows of {table.model.__qualname__!r} are read from the tables of its "
+                "subclasses, whose keys are not those of one entity",
+                "list the subclasses instead",
+            )
+        else:
+            by_entity.setdefault(table.entity, []).append(sqla.root_of(mapper))
     for entity, mappers in by_entity.items():
         others = [each for each in mappers if isinstance(each.local_table, Table)]
         for mapper in dict.fromkeys(mappers):

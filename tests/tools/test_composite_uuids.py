@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, ForeignKey, ForeignKeyConstraint, create_engine, join, select
+from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, column_property, mapped_column
 from sqlmodel import Field, SQLModel
 
@@ -186,6 +187,35 @@ def test_a_class_that_shares_the_refs_of_another_is_refused(models: Any, verbs: 
     """A ref of it would name a row of the other class; the error says what to do."""
     with pytest.raises(SetupError, match=r"shares refs such as 'page_1' with 'Page'.*list one"):
         Toolset(models, verbs=verbs)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_class_that_selects_from_the_tables_of_its_subclasses_is_refused(strict: bool) -> None:
+    """Rows of two tables would have one ref, which names one of them."""
+
+    class Zoo(DeclarativeBase):
+        pass
+
+    class Animal(AbstractConcreteBase, Zoo):
+        strict_attrs = strict
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    class Cat(Animal):
+        __tablename__ = "uuid_cats"
+        __mapper_args__ = {"polymorphic_identity": "cat", "concrete": True}  # noqa: RUF012
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    class Dog(Animal):
+        __tablename__ = "uuid_dogs"
+        __mapper_args__ = {"polymorphic_identity": "dog", "concrete": True}  # noqa: RUF012
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    Zoo.registry.configure()
+    for models in ({"animals": Animal}, {"animals": Animal, "cats": Cat, "dogs": Dog}):
+        with pytest.raises(SetupError, match=r"^rows of .*Animal.*; list the subclasses instead$"):
+            Toolset(models, read_only=[Animal])
+
+    assert "dog ref" in Toolset([Cat, Dog]).describe()
 
 
 @pytest.mark.parametrize("models", [[Selected], {"joined": Joined}])
