@@ -477,10 +477,10 @@ def _ambiguous_refs(tables: Iterable[ToolTable]) -> Iterator[SetupError]:
         is_union = isinstance(mapper.selectable, AliasedReturnsRows) and any(
             each.concrete for each in mapper.self_and_descendants if each is not mapper
         )
-        if is_union and table.own is None:
+        if is_union:
             yield SetupError(
                 f"rows of {table.model.__qualname__!r} are read from the tables of its "
-                "subclasses, whose keys are not those of one entity",
+                "subclasses too, where other rows have the same keys",
                 "list the subclasses instead",
             )
         else:
@@ -526,8 +526,8 @@ def _check_lockable(table: ToolTable) -> None:
         raise SetupError(
             f"rows of {table.model.__qualname__!r} are read from several tables together, and "
             "cannot be locked to be changed",
-            "map it by AbstractConcreteBase, or let a model read and create such rows only: "
-            "verbs={...: ['create']}",
+            "map its base by AbstractConcreteBase, or let a model read and create such rows "
+            "only: verbs={...: ['create']}",
         )
 
 

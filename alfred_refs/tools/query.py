@@ -404,7 +404,9 @@ class Totals:
         model = self.table.model
         groups = [summable(getattr(model, column.name)) for column in self.groups]
         asked = [total.expression(model) for total in self.totals]
-        statement = select(*groups, *asked, func.count()).select_from(model).where(*conditions)
+        # count(*) alone would not tell SQLAlchemy to read a concrete class from its union
+        rows = func.count(self.table.primary_key(model)[0])
+        statement = select(*groups, *asked, rows).select_from(model).where(*conditions)
         # by position, because PostgreSQL treats expressions with equal parameters as different
         places = [_column_number(n) for n in range(1, len(groups) + 1)]
         return statement.group_by(*places).order_by(*self._order(read), *places)

@@ -252,14 +252,29 @@ def test_two_relationships_on_one_column_say_the_same(
             assert ("error" not in toolset.call(session, "db_create", asked)) is is_stored
 
 
-def test_rows_that_cannot_be_locked_are_not_to_be_changed() -> None:
-    """It is told where the tools are made, with what can be done instead."""
+def test_a_concrete_class_that_is_read_from_a_union() -> None:
+    """The error says what to do: other rows have equal keys, and no row can be locked."""
     configure_mappers()
-    for models in ([Shape], [Disc], [Shape, Disc]):
-        with pytest.raises(SetupError, match="cannot be locked"):
-            Toolset(models, expect="optional")
-        Toolset(models, verbs={each: ["create"] for each in models}, expect="optional")
-        Toolset(models, read_only=models, expect="optional")
+    for models in ([Shape], [Shape, Disc]):
+        with pytest.raises(SetupError, match=r"^rows of 'Shape' .* list the subclasses instead$"):
+            Toolset(models, read_only=models, expect="optional")
+    with pytest.raises(SetupError, match="cannot be locked"):
+        Toolset([Disc], expect="optional")
+    Toolset([Disc], verbs={Disc: ["create"]}, expect="optional")
+
+
+def test_rows_of_a_union_are_counted_by_their_conditions(
+    session: RefSession, tables: Engine
+) -> None:
+    """SQLAlchemy alone would count the rows of a cartesian product."""
+    Base.metadata.create_all(tables)
+    save(tables, Disc(id=1), Disc(id=2), Disc(id=3))
+    toolset = Toolset([Disc], read_only=[Disc])
+    toolset.call(session, "db_read", {"table": "crate_discs"})
+    filters = [{"field": "id", "op": "!=", "value": "disc_1"}]
+    asked = {"table": "crate_discs", "columns": ["count(*)"], "filters": filters}
+
+    assert toolset.call(session, "db_read", asked)["totals"] == [{"count(*)": 2}]
 
 
 def test_a_total_that_no_column_has_is_left_out(call: Call) -> None:
