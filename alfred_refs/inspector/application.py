@@ -18,8 +18,7 @@ any path.
 | `approve`, `reject` | POST | a decision |
 | `undo` | POST | the plan of an undo; with the token of a plan, the undo |
 
->>> from alfred_refs.mapping import escape_invisible
-from alfred_refs.inspector import Operator, inspector_of
+>>> from alfred_refs.inspector import Operator, inspector_of
 >>> from starlette.testclient import TestClient
 >>> app = inspector_of(desk, authenticate=lambda request: Operator("ann", owner=None))
 >>> "chat-7" in TestClient(app, "http://localhost").get("/").text

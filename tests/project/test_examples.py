@@ -78,6 +78,7 @@ def names(kitchens: DatabasePool) -> Iterator[dict[str, Any]]:
             yield made
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", [*filter(_is_shown, reference.public())])
 def test_an_example_comes_to_what_it_says(name: str, names: dict[str, Any]) -> None:
     """It is under `Example:`, has its module's and the package's names, and shows no key."""
@@ -96,6 +97,7 @@ def test_an_example_comes_to_what_it_says(name: str, names: dict[str, Any]) -> N
     assert not told, "".join(told)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", MODULES)
 def test_the_example_of_a_module_runs(name: str, names: dict[str, Any]) -> None:
     """Its docstring has an example, which has the module's names and those of the world."""
