@@ -442,8 +442,10 @@ def _async_pipeline(pipeline: Any) -> Iterator[Any]:
     entered = sqla.wait_for(pipeline.__aenter__())
     try:
         yield entered
-    finally:
+    except BaseException:
         sqla.wait_for(pipeline.__aexit__(*sys.exc_info()))
+        raise
+    sqla.wait_for(pipeline.__aexit__(None, None, None))
 
 
 @contextmanager

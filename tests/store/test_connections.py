@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import PostgresStore
-from alfred_refs.errors import RegistryFailedError
+from alfred_refs.errors import RegistryFailedError, RegistryUnreachableError
 from alfred_refs.store import Activity, Address
 from tests.fix_store import applied
 from tests.store.test_postgres import by_default, connections_beside_one_of, cut_others
@@ -57,6 +58,20 @@ def test_a_pipeline_ends_with_one_sync_and_no_flush(
     assert trace.read_text().count("ReadyForQuery") == 1
     assert len(re.findall(r"\tF\t4\tSync$", trace.read_text(), re.MULTILINE)) == 1
     assert "Flush" not in trace.read_text()
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
+def test_a_connection_lost_in_a_pipeline_is_logged_by_no_driver(
+    engine: Engine, driver: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error says it: psycopg would warn of what it cannot send any more."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(DIE)
+
+    with applied(engine.url, driver) as application, pytest.raises(RegistryUnreachableError):
+        application.mint(1)
+
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
@@ -113,6 +128,14 @@ async def test_disposing_an_asynchronous_engine_closes_the_registrys_connections
 
     assert connections_beside_one_of(engine) == 0
 
+
+DIE = """
+create function die() returns trigger language plpgsql as $$ begin
+    perform pg_terminate_backend(pg_backend_pid());
+    return new;
+end $$;
+create trigger die before insert on alfred_refs_mapping for each row execute function die();
+"""
 
 NOTE = """
 create table noted (setting text);
