@@ -32,8 +32,6 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, Final
 
-from sqlalchemy.dialects.postgresql.base import PGDialect
-
 from alfred_refs.conversation import Conversation
 from alfred_refs.store import Actor, CallEntry, CallState, ChangeEntry, NewCall
 from alfred_refs.tools.arguments import TOOLS
@@ -234,7 +232,7 @@ def planned_rows(
     """
     known = tables.database_tables
     found = [(each, known.get(each.table)) for each in changes]
-    namer = Namer(tables, conversation, PGDialect())  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    namer = Namer(tables, conversation)
     recorded = [
         RecordedChange(table, (), each.before, each.after)
         for each, table in found

@@ -36,6 +36,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import ARRAY, Column, DateTime, Enum, String, Table
+from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
@@ -72,6 +73,8 @@ _WORDS: Final[Mapping[Action, str]] = {
     "updated": "Change",
     "deleted": "Delete",
 }
+_POSTGRESQL: Final = PGDialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
+
 REFUSED: Final = "refused"
 """The token of a call that would be refused."""
 
@@ -366,9 +369,9 @@ class Namer:
     Attributes:
         tables: the tables that the model may use.
         conversation: provides refs and labels.
-        dialect: the dialect of the database.
         session: reads the labels of referenced rows if the registry has none; `None` to leave
             them out.
+        dialect: the dialect of the database; PostgreSQL's for changes that are stored.
         refs: cached refs, by entity and key.
         labels: cached labels, by ref.
         labels_without_ref: cached labels of rows without ref.
@@ -377,8 +380,8 @@ class Namer:
 
     tables: ToolTables
     conversation: Conversation | SessionConversation
-    dialect: Dialect
     session: RefSession | None = None
+    dialect: Dialect = _POSTGRESQL
     labels_without_ref: dict[EntityKey, str] = field(default_factory=dict)
     refs: dict[EntityKey, str] = field(default_factory=dict)
     labels: dict[str, str | None] = field(default_factory=dict)

@@ -192,8 +192,10 @@ class _Supervisor:
     def _effect(call: Call, recorder: Recorder) -> tuple[list[RecordedChange], Namer]:
         """Return the changes of a call, and a namer for them."""
         call.session.flush()  # the last changes of hooks
-        dialect = call.session.get_bind().dialect
-        namer = Namer(call.setting.tables, call.conversation, dialect, call.session)
+        namer = Namer(call.setting.tables, call.conversation, call.session)
+        if recorder.connections:  # without a connection nothing has changed
+            first, *_ = recorder.connections
+            namer = replace(namer, dialect=first.engine.dialect)
         return recorder.changes(), namer
 
     def _entries(self, named: Sequence[Named]) -> list[ChangeEntry]:
@@ -432,7 +434,7 @@ class Undoer(Keeper):
         ]
         if not links:
             return
-        namer = Namer(tables, chat, call.session.get_bind().dialect)
+        namer = Namer(tables, chat)
         pairs = {pair for table, change in links for pair in namer.referred(change, table)}
         refs = chat.refs_of_pairs([*pairs])
         passing = {row.ref for row in rows if row.before is None or row.after is None} - {None}

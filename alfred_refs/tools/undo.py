@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Table, not_, select, text, tuple_
+from sqlalchemy import Connection, ForeignKey, Table, not_, select, text, tuple_
 from sqlalchemy.exc import DBAPIError
 
 from alfred_refs import sqla
@@ -163,8 +163,21 @@ class Undo:
         self._columns: dict[Table, dict[str, str]] = {}
         self._generated: set[tuple[Table, str]] = set()
         self._conflicts: list[str] = []
+        self._connection = self._connect()
+
+    def _connect(self) -> Connection:
+        """Return the connection to the database of the rows.
+
+        Raises:
+            ToolError: they are in several databases.
+        """
+        session = self._session
+        mappers = (sqla.mapper_of_table(table) for table in {row.table for row in self._rows})
         with session.unconfined():
-            self._connection = session.connection()
+            found = {session.connection({"mapper": each}) for each in mappers if each is not None}
+            if len(found) > 1:
+                raise undo_conflict(["the rows are in several databases"])
+            return found.pop() if found else session.connection()
 
     def run(self) -> None:
         """Undo the changes.

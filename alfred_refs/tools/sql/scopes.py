@@ -759,6 +759,7 @@ class Building:
         functions: that may be called, by name.
         budget: what the statement may cost.
         names: the aliases that are sent -> the model's names.
+        models: the classes whose tables are in it.
     """
 
     tables: ToolTables
@@ -770,6 +771,7 @@ class Building:
     functions: Mapping[str, Function]
     budget: CostBudget
     names: dict[str, str] = field(default_factory=dict)
+    models: dict[type[Any], None] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def alias(self, prefix: str, name: str) -> str:
@@ -786,6 +788,7 @@ class Building:
             if self.named is None or each.name.lower() in self.named
         ] or list(table.columns.values())[:1]
         self.budget.spend(_TABLE + len(columns))
+        self.models[table.model] = None
         attributes = labelled(
             attribute if each.key or each.places else without_domain(attribute)
             for each in columns

@@ -62,7 +62,7 @@ from alfred_refs.tools.arguments import DbQuery, first_shape_error
 from alfred_refs.tools.call import Call, RowActivity, Setting, activities_of, transaction
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.decoding import decode_values
-from alfred_refs.tools.errors import invalid_arguments
+from alfred_refs.tools.errors import invalid_arguments, invalid_sql
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
 from alfred_refs.tools.serialization import CutText, shorten_text
 from alfred_refs.tools.sql.parsing import (
@@ -122,6 +122,7 @@ class PreparedQuery:
         texts: how many columns have texts that are cut by PostgreSQL.
         large: which columns have values that PostgreSQL leaves out if they are large; the lengths
             of those follow the columns.
+        models: the classes whose tables it reads.
     """
 
     statement: Any
@@ -131,6 +132,7 @@ class PreparedQuery:
     names: Mapping[str, str]
     texts: int
     large: Sequence[int]
+    models: Sequence[type[Any]]
 
 
 @dataclass(slots=True)
@@ -213,6 +215,7 @@ class PreparedQueries:
             building.names,
             sum(map(_is_cut, query.values)),
             [n for n, each in enumerate(query.values) if _is_large(each)],
+            [*building.models],
         )
         return plan, literals
 
@@ -313,9 +316,10 @@ class QueryRun:
         self._most_text = min(self._limits.text, max(of_each, _MIN_TEXT))
         limit = self._limits.rows if arguments.limit is None else arguments.limit
         row_limit = min(limit, self._limits.rows)
+        bind_arguments = self._bind_arguments(plan)
         with transaction(session, self._limits.seconds, only_reads=True):
             try:
-                fetched = self._rows(plan, literals, row_limit)
+                fetched = self._rows(plan, literals, row_limit, bind_arguments)
             except RecursionError:  # raised by SQLAlchemy's own traversal
                 raise too_deep() from None
             numbered = enumerate(fetched[:row_limit], start=1)
@@ -335,7 +339,32 @@ class QueryRun:
             answer["cut"] = self._cut
         return answer
 
-    def _rows(self, plan: PreparedQuery, literals: Sequence[str], most: int) -> list[Any]:
+    def _bind_arguments(self, plan: PreparedQuery) -> dict[str, Any]:
+        """Return what chooses the database of a statement: its tables, or any table.
+
+        Raises:
+            ToolError: its tables are in several databases.
+            SetupError: the database is not PostgreSQL.
+        """
+        session, setting = self._call.session, self._call.setting
+        models = plan.models or [table.model for table in setting.tables][:1]
+        binds = {model: session.get_bind(model) for model in models}
+        if len({*binds.values()}) > 1:
+            raise invalid_sql(
+                "its tables are in several databases",
+                "read them by one statement for each, or by db_read",
+            )
+        if any(bind.dialect.name != "postgresql" for bind in binds.values()):
+            raise SetupError("db_query was called on another database", "use PostgreSQL")
+        return {"mapper": models[0]} if models else {}
+
+    def _rows(
+        self,
+        plan: PreparedQuery,
+        literals: Sequence[str],
+        most: int,
+        bind_arguments: Mapping[str, Any],
+    ) -> list[Any]:
         row_limit = most + 1
         if plan.limit is not None:
             row_limit = min(row_limit, int(literals[plan.limit]))
@@ -360,6 +389,7 @@ class QueryRun:
                         LIST_LIMIT: self._limits.related + 1,
                         LARGE_LIMIT: self._most_large(plan, row_limit),
                     },
+                    bind_arguments=dict(bind_arguments),
                 ).all()
             )
         except UntranslatableError:
@@ -531,6 +561,4 @@ class QueryTool:
             arguments = DbQuery.model_validate(given)
         except ValidationError as error:
             raise first_shape_error(self.name, error) from None
-        if call.session.get_bind().dialect.name != "postgresql":
-            raise SetupError("db_query was called on another database", "use PostgreSQL")
         return QueryRun(call, self._plans).answer(arguments)

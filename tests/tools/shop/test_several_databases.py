@@ -1,0 +1,44 @@
+"""Sessions whose classes are in several databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.orm import sessionmaker
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.tools import BoundToolset, Toolset
+from tests.tools.shop.conftest import CHAT, UPDATE
+from tests.tools.shop.models import Base, StallOrder, StallParcel
+
+
+def desk_on(registry: RefRegistry, bind: Engine | None, binds: Any) -> BoundToolset:
+    """Return tools whose conversation has read the orders."""
+    sessions = sessionmaker(bind, class_=RefSession, binds=binds)
+    toolset = Toolset([StallOrder, StallParcel], expect="optional", sql=True)
+    desk = toolset.bind(sessions, registry=registry, journal=True)
+    desk.call(*CHAT, "db_read", {"table": "stall_orders"})
+    return desk
+
+
+@pytest.mark.parametrize("default", [None, create_engine("sqlite://")])
+def test_the_classes_decide_the_database(
+    shop: Engine, registry: RefRegistry, default: Engine | None
+) -> None:
+    """Not the session's own bind, which it may have for other classes."""
+    desk = desk_on(registry, default, {Base: shop})
+
+    assert not desk.call(*CHAT, "db_update", UPDATE).failed
+    assert desk.undo(*CHAT, call=1, by="ann").refusal is None
+    for sql, rows in (("select status from stall_orders", [["OPEN"]]), ("select 1", [[1]])):
+        assert desk.call(*CHAT, "db_query", {"sql": sql}).value["rows"] == rows
+
+
+def test_a_statement_of_a_model_reads_one_database(shop: Engine, registry: RefRegistry) -> None:
+    """The error does not come from PostgreSQL, which would not know one of the tables."""
+    desk = desk_on(registry, None, {Base: shop, StallParcel: create_engine("sqlite://")})
+    both = {"sql": "select title from stall_orders union select code from stall_parcels"}
+    error = desk.call(*CHAT, "db_query", both).value["error"]
+    assert "its tables are in several databases" in error["message"]
