@@ -95,6 +95,8 @@ _USER = sql_text("""SELECT current_setting('alfred.user', true),
 _READ_ONLY = """set_config('transaction_read_only', 'on', true),
     set_config('TimeZone', 'UTC', true)"""
 
+_HAS_CHANGES = "SELECT txid_current_if_assigned() IS NOT NULL"
+
 
 @contextmanager
 def preserve_transaction(session: RefSession) -> Iterator[None]:
@@ -115,8 +117,8 @@ def preserve_transaction(session: RefSession) -> Iterator[None]:
 @contextmanager
 def transaction(
     session: RefSession, seconds: float | None, *, writes: bool = False, only_reads: bool = False
-) -> Iterator[None]:
-    """Run the body of a `with` in one transaction.
+) -> Iterator[Sequence[Connection]]:
+    """Run the body of a `with` in one transaction; yield the connections that it commits.
 
     New objects of a failed transaction are expunged; otherwise the next flush would save them.
 
@@ -134,8 +136,9 @@ def transaction(
     with _join_transaction(session):
         before = session.new
         try:
-            with _begin_transaction(session, seconds, writes=writes, only_reads=only_reads):
-                yield
+            begun = _begin_transaction(session, seconds, writes=writes, only_reads=only_reads)
+            with begun as connections:
+                yield connections
         except BaseException:
             for instance in session.new:
                 if instance not in before:
@@ -170,7 +173,7 @@ def _join_transaction(session: RefSession) -> Iterator[None]:
 @contextmanager
 def _begin_transaction(
     session: RefSession, seconds: float | None, *, writes: bool, only_reads: bool
-) -> Iterator[None]:
+) -> Iterator[Sequence[Connection]]:
     is_part = session.in_transaction()
     with session.begin_nested() if is_part else session.begin() as own:
         limited = _limit_statement_time(
@@ -178,7 +181,7 @@ def _begin_transaction(
         )
         with limited as (connections, restore):
             try:
-                yield
+                yield () if is_part else connections
             except InvalidRequestError as error:
                 # others have another cause: a mapping, or an earlier flush error
                 ended = type(error) in (InvalidRequestError, ResourceClosedError)
@@ -196,6 +199,25 @@ def _begin_transaction(
             for connection in connections:
                 if not sqla.is_intact(connection):
                     _send(session, connection, "SELECT 1")
+
+
+def _check_one_database(session: RefSession, connections: Sequence[Connection]) -> None:
+    """Refuse changes in several databases: they would commit one after another, and one may fail.
+
+    A lock of a row counts as a change. Changes in other databases than PostgreSQL are not seen.
+
+    Raises:
+        SetupError: there are changes in several databases, without two-phase commits.
+    """
+    if len(connections) < 2 or session.twophase:  # noqa: PLR2004
+        return
+    session.flush()
+    asked = [each for each in connections if each.dialect.name == "postgresql"]
+    if sum(_send(session, each, _HAS_CHANGES).scalar_one() for each in asked) > 1:
+        raise SetupError(
+            "a call has changed rows in several databases",
+            "give the sessions twophase=True: a call is done or undone as one",
+        )
 
 
 def _transaction_ended() -> SetupError:
@@ -461,18 +483,24 @@ class Call:
 
         Raises:
             HeldBackError: the supervisor rolls the call back.
+            SetupError: the call has changed rows in several databases.
         """
         self.drafts.clear()  # of an earlier attempt
         seconds, supervisor = self.setting.limits.seconds, self.supervisor
         if supervisor is None or not writes:
-            with transaction(self.session, seconds, writes=writes):
-                return act()
+            with transaction(self.session, seconds, writes=writes) as connections:
+                answer = act()
+                if writes:
+                    _check_one_database(self.session, connections)
+                return answer
         with (
             supervisor.settling(self.conversation),
             Recorder(self.session) as recorder,
-            transaction(self.session, seconds, writes=True),
+            transaction(self.session, seconds, writes=True) as connections,
         ):
-            return supervisor.finish(self, recorder, act())
+            answer = act()
+            _check_one_database(self.session, connections)
+            return supervisor.finish(self, recorder, answer)
 
     def conditions(self, keys: Keys, drafts: Collection[str] = ()) -> Conditions:
         """Return a `Conditions` for the filters of this call."""

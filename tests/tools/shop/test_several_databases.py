@@ -9,7 +9,9 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
+from alfred_refs.errors import SetupError
 from alfred_refs.tools import BoundToolset, Toolset
+from tests.fix_postgres import DatabasePool
 from tests.tools.shop.conftest import CHAT, UPDATE
 from tests.tools.shop.models import Base, StallOrder, StallParcel
 
@@ -42,3 +44,26 @@ def test_a_statement_of_a_model_reads_one_database(shop: Engine, registry: RefRe
     both = {"sql": "select title from stall_orders union select code from stall_parcels"}
     error = desk.call(*CHAT, "db_query", both).value["error"]
     assert "its tables are in several databases" in error["message"]
+
+
+@pytest.mark.parametrize("twophase", [False, True])
+def test_a_call_changes_one_database(
+    shop: Engine, databases: DatabasePool, registry: RefRegistry, *, twophase: bool
+) -> None:
+    """Unless both commit together: after one COMMIT the other may fail."""
+    with databases.engine() as other:
+        desk = desk_on(registry, None, {Base: shop, StallParcel: other})
+        desk.sessions.configure(twophase=twophase)
+        also = [{"table": "stall_parcels", "data": {"code": "P2"}}]
+        create = {"table": "stall_orders", "data": {"title": "Chair"}, "also": also}
+        if twophase:
+            assert not desk.call(*CHAT, "db_create", create).failed
+            assert len(desk.history(*CHAT)) == 1
+            undo = desk.undo(*CHAT, call=1, by="ann")
+            assert "several databases" in str(undo.refusal)
+        else:
+            with pytest.raises(SetupError, match="several databases"):
+                desk.call(*CHAT, "db_create", create)
+            assert desk.history(*CHAT) == []
+            counted = {"table": "stall_orders", "columns": ["count(*)"]}
+            assert desk.call(*CHAT, "db_read", counted).value["totals"] == [{"count(*)": 1}]
