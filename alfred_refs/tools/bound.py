@@ -458,7 +458,7 @@ class BoundToolset:
         if entry is None:
             return ToolAnswer(unknown_call(call).to_json())
         if entry.state != "waiting":
-            return ToolAnswer(answer_of(entry, self.toolset.tables))
+            return ToolAnswer(answer_of(entry, self.toolset.tables, call))
         stored = Plan.model_validate(entry.plan)
         if plan is not None and plan != entry.token:
             return ToolAnswer(plan_changed(stored.summary, call).to_json())
@@ -484,7 +484,7 @@ class BoundToolset:
         """
         entry = chat.calls.get(call)
         if entry is None or entry.state != "waiting":
-            return answer_of(entry, self.toolset.tables)
+            return answer_of(entry, self.toolset.tables, call)
         if answer["error"]["code"] not in _MAY_SUCCEED_LATER:
             chat.calls.update(call, "waiting", state="refused", decided_by=by, answer=answer)
         return answer
@@ -520,7 +520,7 @@ class BoundToolset:
         entry = entry or chat.calls.get(call)
         if entry is not None and entry.state == "done":
             return ToolAnswer(already_done(call, entry.decided_by).to_json())
-        return ToolAnswer(answer_of(entry, self.toolset.tables))
+        return ToolAnswer(answer_of(entry, self.toolset.tables, call))
 
     def answer(self, conversation: str, owner: Any = None, call: int = 0) -> ToolAnswer:
         """Return the current answer of a call that waits, or has waited.
@@ -530,9 +530,8 @@ class BoundToolset:
             owner: as for `call`.
             call: its number.
         """
-        return ToolAnswer(
-            answer_of(self.conversation(conversation, owner).calls.get(call), self.toolset.tables)
-        )
+        entry = self.conversation(conversation, owner).calls.get(call)
+        return ToolAnswer(answer_of(entry, self.toolset.tables, call))
 
     def history(
         self,

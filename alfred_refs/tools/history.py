@@ -38,7 +38,7 @@ from alfred_refs.tools.arguments import TOOLS
 from alfred_refs.tools.call import Answer, Request
 from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.effects import RecordedChange
-from alfred_refs.tools.errors import in_doubt, rejected
+from alfred_refs.tools.errors import in_doubt, rejected, unknown_call
 from alfred_refs.tools.plans import Named, Namer, Plan, PlannedRow, entity_of, visible_plan
 from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable
@@ -190,10 +190,16 @@ def table_named(tables: ToolTables, arguments: Any) -> ToolTable | None:
     return next((table for table in tables if table.name == name), None)
 
 
-def answer_of(entry: CallEntry | None, tables: ToolTables) -> Answer:
-    """Return the answer of an earlier call, as a model may see it now."""
+def answer_of(entry: CallEntry | None, tables: ToolTables, number: int | None = None) -> Answer:
+    """Return the answer of an earlier call, as a model may see it now.
+
+    Args:
+        entry: the call; `None` if it is not there, or its conversation was forgotten.
+        tables: the tables that a model may use.
+        number: of a call that may not be there.
+    """
     if entry is None:
-        return rejected(0, "there is no such call").to_json()
+        return unknown_call(number).to_json()
     match entry.state:
         case "done" | "refused":
             return _visible_answer(entry, tables) or {entry.state: {"call": entry.number}}

@@ -300,7 +300,7 @@ class Approver(_Supervisor):
         connection, doing = calls.shared_connection(recorder.connections), None
         waiting = calls.lock(number, connection)
         if waiting is None or waiting.state != "waiting":
-            raise HeldBackError(answer_of(waiting, call.setting.tables))
+            raise HeldBackError(answer_of(waiting, call.setting.tables, number))
         if plan.token != waiting.token:
             raise HeldBackError(plan_changed(plan.summary, number).to_json())
         changes = self._entries(named)
@@ -313,7 +313,7 @@ class Approver(_Supervisor):
         if connection is None:
             doing, values = (number, values), {"state": "doing", "decided_by": self._by}
         if calls.update(number, "waiting", changes, connection, **values) is None:
-            raise HeldBackError(answer_of(calls.get(number), call.setting.tables))
+            raise HeldBackError(answer_of(calls.get(number), call.setting.tables, number))
         self._doing = doing
         return answer
 

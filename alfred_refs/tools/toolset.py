@@ -428,7 +428,7 @@ class Toolset:
                 continue
             if each.token != plan.token:
                 chat.calls.update(each.number, "waiting", plan=plan_json, token=plan.token)
-            return answer_of(chat.calls.get(each.number), self.tables)
+            return answer_of(chat.calls.get(each.number), self.tables, each.number)
         stored = NewCall(
             tool=request.tool,
             arguments=arguments,

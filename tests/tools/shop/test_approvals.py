@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, event, select, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 from alfred_refs import RefRegistry, RefSession
@@ -477,7 +477,7 @@ def test_asking_before_a_call(desk_of: Desks, stored: Stored) -> None:
     done = desk.approve(*CHAT, 1, by="ann")
     assert desk.call(*CHAT, "db_delete", DELETE, call_id="call_1") == done
     assert desk.answer(*CHAT, 1) == done
-    assert code_of(desk.answer(*CHAT, 9)) == "rejected"
+    assert code_of(desk.answer(*CHAT, 9)) == "unknown_call"
 
 
 def test_a_call_that_cannot_be_done_any_more_waits_no_longer(desk_of: Desks, shop: Engine) -> None:
@@ -504,6 +504,22 @@ def test_a_change_is_said(desk_of: Desks, shop: Engine) -> None:
     answer = desk.approve(*CHAT, 1, by="ann")
 
     assert "status was OPEN in the plan, and is PAID now" in answer.value["error"]["message"]
+
+
+def test_a_conversation_is_forgotten_while_a_call_is_approved(
+    desk_of: Desks, shop: Engine, stored: Stored
+) -> None:
+    """Nothing is done; and nobody has rejected the call, as the answer would say."""
+    desk, before = desk_of(consent=RULES), stored()
+    desk.call(*CHAT, "db_delete", DELETE)
+
+    @event.listens_for(shop, "before_cursor_execute")
+    def forget(_: object, __: object, statement: str, *___: object) -> None:
+        if statement.startswith("DELETE FROM stall_orders"):
+            desk.conversation("chat-7").forget()
+
+    assert code_of(desk.approve(*CHAT, 1, by="ann")) == "unknown_call"
+    assert stored() == before
 
 
 @pytest.mark.parametrize("call", [9, 0, -1, 2**40, None, "1"])
