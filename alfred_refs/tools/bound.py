@@ -862,7 +862,7 @@ class BoundToolset:
         if monotonic() >= self._serial_until:
             _log.warning("calls run one after another for a while: %s", error)
         self._serial_until = monotonic() + _SERIAL_SECONDS
-        # the answer of an application's own tool is made after its transaction
+        # a function of the application may have done more than its transaction
         return tool in TOOLS or self.reads(tool)
 
 

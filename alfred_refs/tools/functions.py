@@ -48,6 +48,7 @@ from alfred_refs.tools.decoding import decode_values
 from alfred_refs.tools.errors import foreign_row, invalid_arguments
 from alfred_refs.tools.filters import Conditions, filter_by_refs
 from alfred_refs.tools.preconditions import Expectation, expectations_of, verify_expectations
+from alfred_refs.tools.serialization import replace_keys
 from alfred_refs.tools.tables import ToolTable
 
 _Row = TypeVar("_Row")
@@ -169,7 +170,7 @@ class FunctionTool:
         return named
 
     def call(self, call: Call, given: Any) -> dict[str, Any]:
-        """Call the function in one transaction, and return its result as JSON.
+        """Call the function in one transaction, and return its result as JSON without keys.
 
         Raises:
             ToolError: the arguments do not match the schema, or name a row that the session cannot
@@ -196,7 +197,11 @@ class FunctionTool:
             verify_expectations(call, labels.expectations)
             returned = self._run(call, arguments)
             call.session.flush()
-            return _answer(call, returned)
+            # here, because the answer may be stored with the call
+            plain: dict[str, Any] = replace_keys(
+                _answer(call, returned), call.conversation, tables.shown
+            )
+            return plain
 
         return call.run(act, writes=not self.reads)
 

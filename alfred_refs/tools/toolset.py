@@ -705,9 +705,7 @@ class Toolset:
         """Call a function tool, and return its answer as JSON without keys."""
         for path in repair.removed:
             raise misplaced_nul(path)
-        answer: Answer = replace_keys(
-            function.call(call, given), call.conversation, self.tables.shown
-        )
+        answer: Answer = function.call(call, given)
         return answer
 
     def _table_of_error(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:

@@ -64,7 +64,7 @@ from alfred_refs.tools.catalog import ToolTables
 from alfred_refs.tools.decoding import decode_values
 from alfred_refs.tools.errors import invalid_arguments, invalid_sql
 from alfred_refs.tools.exact import is_text_needed, read_exact, select_exact
-from alfred_refs.tools.serialization import CutText, shorten_text
+from alfred_refs.tools.serialization import CutText, replace_keys, shorten_text
 from alfred_refs.tools.sql.parsing import (
     CostBudget,
     QueryShape,
@@ -549,7 +549,7 @@ class QueryTool:
         return self.parameters
 
     def call(self, call: Call, given: Any) -> dict[str, Any]:
-        """Answer a SELECT, in a read-only transaction.
+        """Answer a SELECT without keys, in a read-only transaction.
 
         Raises:
             ToolError: it cannot be answered.
@@ -561,4 +561,6 @@ class QueryTool:
             arguments = DbQuery.model_validate(given)
         except ValidationError as error:
             raise first_shape_error(self.name, error) from None
-        return QueryRun(call, self._plans).answer(arguments)
+        answer = QueryRun(call, self._plans).answer(arguments)
+        plain: dict[str, Any] = replace_keys(answer, call.conversation, call.setting.tables.shown)
+        return plain

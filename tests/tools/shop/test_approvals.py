@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, select, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError, UnknownRefError
 from alfred_refs.session.asyncio import AsyncRefSession
-from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Toolset
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Ref, Toolset
 from tests.threads import at_once
 from tests.tools.shop.conftest import (
     CHAT,
@@ -233,6 +235,31 @@ def test_the_model_learns_what_became_of_a_call(
             expected = desk.approve(*CHAT, 1, by="ann")
             assert code_of(expected) == "gone_ref"
     assert [status(), status()] == [expected, expected]
+
+
+def test_a_tool_of_the_application_is_answered_without_keys(desk_of: Desks, shop: Engine) -> None:
+    """When it is approved, and whenever the model asks later; values are JSON in both."""
+    desk, day = desk_of(consent=lambda _: True), dt.date(2026, 11, 27)
+    with Session(shop) as session:
+        key = session.scalars(select(StallParcel.id)).one()
+
+    @desk.tool
+    def send(parcel: Ref[StallParcel]) -> dict[str, Any]:
+        """Send a parcel."""
+        return {"of": parcel, "key": key, "text": f"sent {key}", "day": day}
+
+    desk.call(*CHAT, "db_read", {"table": "stall_parcels"})
+    given = {"parcel": "stall_parcel_1", "_parcel_label": "P1"}
+    assert desk.call(*CHAT, "send", given, call_id="call_1").pending == 1
+
+    done = desk.approve(*CHAT, 1, by="ann")
+
+    ref = "stall_parcel_1"
+    assert done.value == {"of": ref, "key": ref, "text": f"sent <{ref}>", "day": "2026-11-27"}
+    status = desk.call(*CHAT, "db_call_status", {"call": 1})
+    again = desk.call(*CHAT, "send", given, call_id="call_1")
+    assert [status, again, desk.answer(*CHAT, 1)] == [done] * 3
+    assert desk.history(*CHAT)[0].answer == done.value
 
 
 def test_answers_have_nothing_that_is_hidden_by_now(desk_of: Desks) -> None:
