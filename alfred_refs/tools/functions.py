@@ -66,6 +66,10 @@ _LABEL = "x-label"
 """Keyword in a schema under construction: marks a text field as the label of a ref."""
 
 
+_TAKEN = frozenset({"error", "pending"})
+"""The names by which an answer says that nothing was done."""
+
+
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # accepted by all clients
 
 
@@ -434,12 +438,16 @@ def _check_rows(call: Call, required: RequiredRefs) -> None:
 
 
 def _answer(call: Call, returned: Any) -> dict[str, Any]:
-    """Return the result of a function as JSON: rows like `db_read`, other values unchanged."""
+    """Return the result of a function as JSON: rows like `db_read`, other values unchanged.
+
+    An object is put under `result` if it would be read as an error or as a waiting call.
+    """
     rows = returned if isinstance(returned, list | tuple) else [returned]
     tables = {call.setting.tables.of_model(type(each)) for each in rows}
     [table] = tables if len(tables) == 1 else [None]
     if table is None:
-        return returned if isinstance(returned, dict) else {"result": returned}
+        is_answer = isinstance(returned, dict) and _TAKEN.isdisjoint(returned)
+        return returned if is_answer else {"result": returned}
     if not all(sqla.state_of(each).persistent for each in rows):
         raise SetupError(
             "a tool returned a row that is not in its session",

@@ -262,6 +262,34 @@ def test_a_tool_of_the_application_is_answered_without_keys(desk_of: Desks, shop
     assert desk.history(*CHAT)[0].answer == done.value
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"error": "sold out"},
+        {"error": None, "sent": 1},
+        {"error": {"code": "plan_changed", "message": "?"}},
+        {"pending": {"call": 99}},
+    ],
+)
+def test_a_result_of_the_application_is_no_error(
+    desk_of: Desks, stored: Stored, given: dict[str, Any]
+) -> None:
+    """Whatever its names are: it waits, is done, and is neither an error nor a waiting call."""
+    desk = desk_of(consent=lambda _: True, journal=Journal(refusals=True))
+
+    @desk.tool
+    def close(session: RefSession, order: Ref[StallOrder]) -> dict[str, Any]:
+        """Close an order."""
+        session.get_one(StallOrder, order).status = "closed"
+        return given
+
+    asked = {"order": "stall_order_1", "_order_label": "Desk"}
+    assert desk.call(*CHAT, "close", asked).pending == 1
+    done = desk.approve(*CHAT, 1, by="ann")
+    assert (done.value, done.failed, done.pending) == ({"result": given}, False, None)
+    assert "CLOSED" in str(stored())
+
+
 def test_answers_have_nothing_that_is_hidden_by_now(desk_of: Desks) -> None:
     """Neither for the model, as often as it asks, nor for people; of an unlisted table nothing."""
     desk, chat = desk_of(consent={StallOrder: "all", StallLine: "all"}), ("chat-7", None)
