@@ -326,9 +326,8 @@ class _Tools:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Send a waiting call to the client, if it can show a form to its user."""
         session = request.session
-        capabilities = session.client_capabilities
         caller, waiting = await self._executor.waiting(request, answer.pending)
-        if waiting is None or capabilities is None or capabilities.elicitation is None:
+        if waiting is None or not _shows_forms(session.client_capabilities):
             return _result(answer)
         state = {
             "conversation": caller.conversation,
@@ -345,8 +344,17 @@ class _Tools:
             )
         if not session.can_send_request:
             return _result(answer)
-        given = await session.elicit_form(waiting.plan.text, _CONSENT_FORM, request.request_id)
+        try:
+            given = await session.elicit_form(waiting.plan.text, _CONSENT_FORM, request.request_id)
+        except MCPError:  # the client could not ask: the call waits on
+            return _result(answer)
         return await self._decide(request, state, given)
+
+
+def _shows_forms(capabilities: types.ClientCapabilities | None) -> bool:
+    """Return whether a client can show forms; if it names no mode, those are meant."""
+    modes = None if capabilities is None else capabilities.elicitation
+    return modes is not None and (modes.form is not None or modes.url is None)
 
 
 def _result(answer: ToolAnswer) -> types.CallToolResult:

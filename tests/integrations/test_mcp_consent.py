@@ -156,6 +156,34 @@ async def test_nobody_can_be_asked(
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_a_client_shows_web_pages_only(
+    desk: BoundToolset, era: ConnectMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the mode of elicitations that it knows; the call waits."""
+    only = types.ElicitationCapability(url=types.UrlElicitationCapability())
+    monkeypatch.setattr(types, "ElicitationCapability", lambda **_: only)
+    user = User({"approve": True})
+    result = await calls(served(desk), era, user, "db_delete", DELETE)
+    assert content(result)["pending"]["call"] == 1
+    assert user.asked == []
+
+
+async def test_a_client_fails_to_ask(desk: BoundToolset, notes: Callable[[], list[str]]) -> None:
+    """The call waits, and the model reads that in the place of the client's error."""
+
+    async def fail(*_: Any) -> types.ErrorData:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message="there is no screen")
+
+    user: Any = fail
+    async with Client(served(desk), mode="legacy", elicitation_callback=user) as client:
+        await client.call_tool("db_read", READ)
+        result = await client.call_tool("db_delete", DELETE)
+    assert content(result)["pending"]["call"] == 1
+    assert not result.is_error
+    assert notes() == ["for Ada", "for Bob"]
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_a_client_without_forms_learns_the_decision(
     desk: BoundToolset, notes: Callable[[], list[str]], era: ConnectMode
 ) -> None:
