@@ -161,7 +161,7 @@ class Plan(BaseModel):
         lasting: descriptions of effects that an undo cannot revert.
         unseen: descriptions of statements that may change rows outside the plan, such as SQL as
             text.
-        token: a digest of the effect; empty for reads, and for calls that only change drafts.
+        token: a digest of the effect; empty for calls that only read.
         refusal: the error that the model gets instead of an answer; nothing is changed then.
 
     Example:

@@ -107,8 +107,11 @@ class Consent:
     def is_needed(self, plan: Plan) -> bool:
         """Return whether a person must approve a call with this plan.
 
-        With rules by class, a plan that may lack rows needs approval too.
+        A call that only reads, such as a preview, needs none. With rules by class, a plan that may
+        lack rows needs approval too.
         """
+        if not plan.token:
+            return False
         if callable(self.rules):
             return self.rules(plan)
         if plan.unseen:

@@ -99,7 +99,7 @@ from alfred_refs.tools.hooks import Hooks, planning
 from alfred_refs.tools.labels import LabelMode
 from alfred_refs.tools.lists import ListEditor
 from alfred_refs.tools.payload import check_content, notes_of
-from alfred_refs.tools.plans import REFUSED, Plan
+from alfred_refs.tools.plans import REFUSED, Plan, token_of
 from alfred_refs.tools.preconditions import check_expectations
 from alfred_refs.tools.reading import CurrentRows, Fields, Reader, RowReader
 from alfred_refs.tools.serialization import replace_keys
@@ -449,7 +449,8 @@ class Toolset:
             with planning(session), preserve_transaction(session), chat.dry_run():
                 answer = self.supervise(session, request, planner)
         except DryRunDraftError:
-            return Plan(tool=request.tool, notes=["changes drafts only, which are not rows yet"])
+            notes = ["changes drafts only, which are not rows yet"]
+            return Plan(tool=request.tool, notes=notes, token=token_of(()))
         if "error" in answer:
             refusal = chat.without_dry_run_refs(answer["error"])
             return Plan(tool=request.tool, refusal=refusal, token=REFUSED)

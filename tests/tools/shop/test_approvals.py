@@ -156,6 +156,26 @@ def test_rules_that_mean_nothing(rules: Any) -> None:
         Toolset(MODELS, consent=rules)
 
 
+def test_a_draft_is_kept_once(desk_of: Desks) -> None:
+    """It is approved as it was planned, although it is written outside the call's transaction."""
+    desk = desk_of(consent=lambda _: True)
+    draft = {"table": "stall_orders", "data": {"title": "Chair"}, "draft": True}
+    assert desk.call(*CHAT, "db_create", draft).pending == 1
+    answers = [desk.approve(*CHAT, 1, by="ann") for _ in range(2)]
+    kept = [each.ref for each in desk.conversation("chat-7").drafts()]
+    assert kept == [answers[0].value["rows"][0]["id"]]
+    assert answers[0] == answers[1]
+
+
+def test_a_preview_waits_for_nobody(desk_of: Desks) -> None:
+    """It changes nothing, whatever the rules say."""
+    desk = desk_of(consent=lambda _: True)
+    look = {"table": "stall_orders", "row": "stall_order_1", "list": "marks", "preview": True}
+    assert desk.call(*CHAT, "db_edit_list", look).value["count"] == 1
+    assert desk.ask(*CHAT, "db_edit_list", look) is None
+    assert desk.approvals("chat-7") == []
+
+
 def test_a_change_meanwhile(desk_of: Desks, shop: Engine, stored: Stored) -> None:
     """A change meanwhile."""
     desk = desk_of(consent=RULES)
