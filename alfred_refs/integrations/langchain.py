@@ -160,7 +160,7 @@ def _wait(
         match decision:
             case {"type": "approve", "token": str(token)}:
                 answer = approve(desk, caller, waiting, approved_by(runtime), token)
-            case {"type": "reject"}:
+            case {"type": "reject"} if isinstance(decision.get("message"), str | None):
                 reason = decision.get("message")
                 reject(desk, caller, [waiting], approved_by(runtime), reason)
             case _:

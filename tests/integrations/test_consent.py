@@ -520,14 +520,22 @@ class TestLangChain(ConsentContract):
         agent = self.agent(desk, [])
         return self.stopped(thread, await agent.ainvoke(command, thread, context=VISIT))
 
+    @pytest.mark.parametrize(
+        "value",
+        [
+            True,
+            {"type": "approve"},
+            {"type": "edit", "token": "x"},
+            {"type": "reject", "message": ["it is paid"]},
+        ],
+    )
     async def test_other_values_are_no_decision(
-        self, desk_of: Desks, notes: Callable[[], list[str]]
+        self, desk_of: Desks, notes: Callable[[], list[str]], value: Any
     ) -> None:
-        """An approval without the token of what was seen is none."""
+        """An approval without the token of what was seen is none; a reason is a text."""
         first = await self.run(desk_of(), [CREATE])
-        for value in (True, {"type": "approve"}, {"type": "edit", "token": "x"}):
-            with pytest.raises(SetupError, match="was resumed with"):
-                await self.resume_with(desk_of(), first.state, value)
+        with pytest.raises(SetupError, match="was resumed with"):
+            await self.resume_with(desk_of(), first.state, value)
         assert notes() == ["for Ada", "for Bob"]
 
     def test_agents_that_are_invoked_are_interrupted_too(
