@@ -44,6 +44,7 @@ require("langchain", "1.4", extra="langchain")
 from langchain.messages import ToolMessage
 from langchain.tools import BaseTool, ToolRuntime
 from langchain_core.tools import StructuredTool
+from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from alfred_refs.errors import SetupError
@@ -150,13 +151,20 @@ def _wait(
     """Interrupt the agent until a person has decided a call, and return its answer.
 
     When the agent is resumed, LangGraph calls the tool again, and each interrupt returns its
-    decision in turn.
+    decision in turn. A value that is none is kept, too, so the next one is asked for after it.
 
     Raises:
         SetupError: the agent was resumed with a value that is not a decision.
     """
+    wrong: SetupError | None = None
     while waiting := waiting_call(desk, caller, call):
-        decision, answer = interrupt(shown(waiting)), None
+        try:
+            decision, answer = interrupt(shown(waiting)), None
+        except GraphInterrupt:
+            if wrong is not None:
+                raise wrong from None
+            raise
+        wrong = None
         match decision:
             case {"type": "approve", "token": str(token)}:
                 answer = approve(desk, caller, waiting, approved_by(runtime), token)
@@ -164,7 +172,7 @@ def _wait(
                 reason = decision.get("message")
                 reject(desk, caller, [waiting], approved_by(runtime), reason)
             case _:
-                raise SetupError(
+                wrong = SetupError(
                     f"the agent was resumed with {decision!r} for a call that waits for a person",
                     'give {"type": "approve", "token": ...}, with the token of the interrupt, '
                     'or {"type": "reject", "message": ...}',

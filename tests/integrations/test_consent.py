@@ -532,11 +532,13 @@ class TestLangChain(ConsentContract):
     async def test_other_values_are_no_decision(
         self, desk_of: Desks, notes: Callable[[], list[str]], value: Any
     ) -> None:
-        """An approval without the token of what was seen is none; a reason is a text."""
+        """An approval without the token of what was seen is none; the next value may be one."""
         first = await self.run(desk_of(), [CREATE])
         with pytest.raises(SetupError, match="was resumed with"):
             await self.resume_with(desk_of(), first.state, value)
         assert notes() == ["for Ada", "for Bob"]
+        second = await self.resume(desk_of(), first.state)
+        assert '"note":"new"' in second.told["call_0"]
 
     def test_agents_that_are_invoked_are_interrupted_too(
         self, desk_of: Desks, notes: Callable[[], list[str]]
