@@ -13,12 +13,12 @@ A call passes through these modules, in this order:
 
 1. `toolset`: `Toolset.call` parses the arguments and opens the transaction (`call`). At the end it
    turns exceptions that the model can correct into error answers (`faults`, `errors`).
-2. `arguments`: the JSON is repaired and validated with pydantic models. `payload`: marks in texts
+2. `arguments`: the JSON is repaired and validated with pydantic models. `decoding`: marks in texts
    (`<recipe_1>`) become keys. `filters`: conditions are bound to columns, values and refs. A call
    that exceeds the limits or has an invalid filter is refused. No SQL has been sent so far.
 3. `preconditions`: `expect` and label fields are verified against the database.
 4. `reading`, `writing`, `lists` or `drafts` run the verb. They call the application's hooks
-   (`rules`), build statements (`query`), and find the rows that a write changes through foreign
+   (`hooks`), build statements (`query`), and find the rows that a write changes through foreign
    keys and relationships (`cascades`).
 5. `answers` makes JSON of instances and adds labels; `serialization` replaces every remaining key
    in texts.
@@ -30,28 +30,35 @@ A call passes through these modules, in this order:
 | `ordering` | locks that order the calls of a process |
 | `supervision` | writes that are planned, wait for approval, or are kept in the history |
 | `effects` | the values of rows before and after a call |
+| `history` | stored calls, for people and for repeated calls |
 | `plans` | `Plan`: the effects of a call, in the names that the model uses |
 | `undo` | the inverse of the changes of calls |
 | `tables` | the tables that a model may use: columns, verbs, lists |
-| `definitions` | tool definitions for clients: JSON schemas, prompt text, application functions |
+| `catalog` | the catalog of a toolset: its tables, read from the mapping |
+| `definitions` | tool definitions for clients: JSON schemas, prompt text |
+| `functions` | functions of the application as tools |
 | `arguments` | the JSON of a call: repair, pydantic models, shape errors |
 | `filters` | the filter language: conditions bound to columns, limits, SQL conditions |
 | `matching` | the same filters on drafts |
+| `decoding` | texts in arguments that stand for other values: marks of keys, JSON |
 | `payload` | values of new and changed rows: NUL characters, marks, types, batches |
 | `preconditions` | checks before a write: `expect`, labels, new rows that contradict themselves |
 | `call` | one call: transaction, session, resolved refs, activity |
 | `reading` | `db_read`, and the rows of prompts |
 | `exact` | dates and times outside Python's range, as text |
 | `query` | statements of `db_read`: order, cursors, totals |
-| `writing` | `db_create`, `db_update`, `db_delete` |
-| `cascades` | other rows that a delete or an update changes |
+| `creating` | `db_create` |
+| `writing` | `db_update`, `db_delete` |
+| `cascades`, `edges` | other rows that a delete or an update changes |
 | `lists` | `db_edit_list`: lists edited by position |
 | `links` | links that are created and deleted in association tables |
 | `drafts` | reads, changes and discards drafts |
-| `answers` | rows of an answer: JSON of instances, related rows, labels |
+| `answers` | rows of an answer: JSON of instances, related rows |
+| `labels` | what people call the rows that refs name |
 | `serialization` | the answer as JSON without keys: marks, cut texts, depth |
 | `visibility` | read hooks for rows that are reached through other rows |
-| `rules` | hooks, and descriptions of the database's constraints |
+| `hooks` | hooks of the application |
+| `rules` | descriptions of the database's constraints |
 | `faults` | translation of exceptions into tool errors |
 | `errors` | tool errors: code, message, data |
 | `sql` | `db_query`: a SELECT written by the model, rebuilt in SQLAlchemy |
@@ -69,7 +76,12 @@ from alfred_refs.tools.arguments import (
     Filter as Filter,
     FilterClause as FilterClause,
 )
-from alfred_refs.tools.hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
+from alfred_refs.tools.hooks import (
+    Hooks as Hooks,
+    Reading as Reading,
+    Writing as Writing,
+    is_planned as is_planned,
+)
 
 from .bound import (
     AsyncBoundToolset as AsyncBoundToolset,
@@ -109,4 +121,5 @@ __all__ = [
     "ToolError",
     "Toolset",
     "Writing",
+    "is_planned",
 ]

@@ -32,9 +32,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sqlalchemy import ColumnElement
+from sqlalchemy.orm import Session
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs.session import RefSession
@@ -48,6 +49,9 @@ from alfred_refs.tools.arguments import (
     clauses_of,
 )
 
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
 _PLANNED = "alfred_refs.planned"  # entry of `Session.info`
 
 
@@ -59,6 +63,28 @@ def planning(session: RefSession) -> Iterator[None]:
         yield
     finally:
         del session.info[_PLANNED]
+
+
+def is_planned(session: Session | AsyncSession) -> bool:
+    """Return whether the call of an application's own tool is only planned.
+
+    The tool runs once for the plan of the call, and again when a person approves it. For a plan
+    its transaction is rolled back; what it does elsewhere, such as drafts and mails, is not.
+
+    Args:
+        session: the session that the tool was given.
+
+    Example:
+        >>> toolset = Toolset([Recipe])
+        >>> @toolset.tool
+        ... def announce(session: RefSession, recipe: Ref[Recipe]) -> str:
+        ...     "Announce a recipe."
+        ...     return "nothing is sent yet" if is_planned(session) else "sent"
+        >>> asked = {"recipe": "recipe_1", "_recipe_label": "Soup"}
+        >>> toolset.call(session, "announce", asked)
+        {'result': 'sent'}
+    """
+    return bool(session.info.get(_PLANNED))
 
 
 Row = dict[str, Any]
@@ -182,7 +208,7 @@ class Writing:
     @property
     def planned(self) -> bool:
         """Whether the write will be rolled back (a plan), so hooks must not send anything."""
-        return bool(self.session.info.get(_PLANNED))
+        return is_planned(self.session)
 
 
 class Hooks:

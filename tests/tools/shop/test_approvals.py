@@ -13,10 +13,10 @@ from sqlalchemy import Engine, event, select, text
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
 
-from alfred_refs import RefRegistry, RefSession
+from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.errors import SetupError, UnknownRefError
 from alfred_refs.session.asyncio import AsyncRefSession
-from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Ref, Toolset
+from alfred_refs.tools import BoundToolset, Hooks, Journal, Plan, Ref, Toolset, is_planned
 from tests.threads import at_once
 from tests.tools.shop.conftest import (
     CHAT,
@@ -308,6 +308,24 @@ def test_a_result_of_the_application_is_no_error(
     done = desk.approve(*CHAT, 1, by="ann")
     assert (done.value, done.failed, done.pending) == ({"result": given}, False, None)
     assert "CLOSED" in str(stored())
+
+
+def test_a_tool_of_the_application_knows_that_it_is_planned(desk_of: Desks) -> None:
+    """It runs for the plan and when it is approved; a draft is made at once, so only then."""
+    desk = desk_of(consent=lambda _: True)
+
+    @desk.tool
+    def close(session: RefSession, chat: Conversation, order: Ref[StallOrder]) -> str:
+        """Close an order, and draft another."""
+        session.get_one(StallOrder, order).status = "closed"
+        if not is_planned(session):
+            chat.draft(StallOrder, {"title": "Chair"})
+        return "closed"
+
+    desk.call(*CHAT, "close", {"order": "stall_order_1", "_order_label": "Desk"})
+    assert [*desk.conversation(*CHAT).drafts()] == []
+    assert desk.approve(*CHAT, 1, by="ann").value == {"result": "closed"}
+    assert len([*desk.conversation(*CHAT).drafts()]) == 1
 
 
 def test_answers_have_nothing_that_is_hidden_by_now(desk_of: Desks) -> None:
