@@ -435,7 +435,7 @@ class WrittenRows:
     def about_to_write(self, execution: ORMExecuteState) -> list[Activity]:
         """Return the rows that an UPDATE or DELETE is about to change: one more statement."""
         target = _write_target(execution)
-        if target is None or not (execution.is_update or execution.is_delete):
+        if target is None or execution.is_insert:
             return []
         parameters: Any = execution.parameters
         if isinstance(parameters, Sequence):  # ORM bulk UPDATE by primary key
@@ -544,8 +544,12 @@ class _WriteTarget:
 
 
 def _write_target(execution: ORMExecuteState) -> _WriteTarget | None:
-    """Return the class or table that a statement writes to."""
-    table, mapper = getattr(execution.statement, "table", None), execution.bind_mapper
+    """Return the class or table that a statement writes to; `None` if it only reads."""
+    if not (execution.is_insert or execution.is_update or execution.is_delete):
+        return None
+    # the bind arguments of a Core statement are the application's, and may name any class
+    mapper = execution.bind_mapper if execution.is_orm_statement else None
+    table = getattr(execution.statement, "table", None)
     names = None if mapper is None else _primary_attributes(mapper)
     if isinstance(table, Table) and mapper is None:
         names = [column.key for column in table.primary_key]

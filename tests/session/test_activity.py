@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine, Table, delete, func, insert, select, text, update
+from sqlalchemy import Engine, Table, delete, func, insert, inspect, select, text, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -305,10 +306,15 @@ def test_rows_whose_key_is_that_of_another_are_kept_where_they_were_shown(
     assert known(conversation) == {ref: ("deleted", "user")}
 
 
+@pytest.mark.parametrize(
+    "bind_arguments",
+    [{}, {"mapper": Recipe}, {"mapper": inspect(Recipe)}],
+    ids=["none", "class", "mapper"],
+)
 def test_rows_of_tables_are_kept_as_those_of_classes(
-    user: User, conversation: Conversation, tables: Any
+    user: User, conversation: Conversation, tables: Any, bind_arguments: dict[str, Any]
 ) -> None:
-    """Whether a class is mapped to the table or not."""
+    """Whether a class is mapped to the table or not, and whichever class names the database."""
     lines = cast(Table, OrderLine.__table__)
     with Session(tables) as plain:
         plain.add(Order(id=7, number=1))
@@ -318,12 +324,14 @@ def test_rows_of_tables_are_kept_as_those_of_classes(
     first, second = conversation.refer_all(OrderLine, [(7, 1), (7, 2)])
     a, b = uuid.uuid4(), uuid.uuid4()
     with user() as session:
-        session.execute(update(lines).where(lines.c.position == 1).values(note="x"))
-        session.execute(delete(lines).where(lines.c.position == 2))
-        session.execute(insert(devices).values(id=a))
-        session.execute(insert(devices), [{"id": b}])
+        execute = partial(session.execute, bind_arguments=bind_arguments)
+        assert execute(text("select 'a'")).scalar() == "a"
+        execute(update(lines).where(lines.c.position == 1).values(note="x"))
+        execute(delete(lines).where(lines.c.position == 2))
+        execute(insert(devices).values(id=a))
+        execute(insert(devices), [{"id": b}])
         session.commit()
-        session.execute(delete(devices).where(devices.c.id == b))
+        execute(delete(devices).where(devices.c.id == b))
         session.commit()
     one, other = conversation.refer_all("device", [a, b])
     assert known(conversation) == {
