@@ -418,22 +418,28 @@ def _run_pipeline(
     pipeline = _async_pipeline(driver.pipeline()) if is_async else driver.pipeline()
     with _invalidated_on_failure(connection), sqla.as_sqlalchemy_errors(connection, driver):
         with _first_error(pipeline, driver_error) as entered:
+            # private: tests/store/test_connections.py pins what is sent
+            entered._fetch_gen = partial(_fetch_without_flush, entered)  # noqa: SLF001
             for statement in begin:
                 wait(driver.execute(statement))
             for query in batch:
                 last = wait(driver.execute(str(query), query.construct_params(parameters)))
             wait(driver.execute(_COMMIT))
-            wait(entered.sync())
-            # Leaving would send another Sync and then a Flush. The Flush may arrive at PgBouncer
-            # after it has freed the server's connection; it would take one for the Flush and keep
-            # it until this client's next transaction.
-            # Private: test_connections.py::test_a_pipeline_ends_with_one_sync_and_no_flush
-            entered._enqueue_sync = _do_nothing  # noqa: SLF001
         return wait(last.fetchall()) if last.description else []
 
 
-def _do_nothing() -> None:
-    """Replace psycopg's method that adds a Sync to a pipeline."""
+def _fetch_without_flush(pipeline: Any, *, flush: bool) -> Iterator[Any]:
+    """Fetch the results of a pipeline, after its Sync; replaces psycopg's method.
+
+    psycopg would send a Flush after the Sync. It may arrive at PgBouncer after that has freed the
+    server's connection: PgBouncer would take one for the Flush, and keep it until this client's
+    next transaction.
+    """
+    from psycopg.generators import send  # noqa: PLC0415  # the driver is loaded
+
+    if flush:
+        yield from send(pipeline.pgconn)  # the rest of what is buffered
+    yield from type(pipeline)._fetch_gen(pipeline, flush=False)  # noqa: SLF001
 
 
 @contextmanager

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import re
+import socket
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,6 +60,18 @@ def test_a_pipeline_ends_with_one_sync_and_no_flush(
     assert trace.read_text().count("ReadyForQuery") == 1
     assert len(re.findall(r"\tF\t4\tSync$", trace.read_text(), re.MULTILINE)) == 1
     assert "Flush" not in trace.read_text()
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
+def test_a_pipeline_sends_all_of_what_does_not_fit_at_once(engine: Engine, driver: str) -> None:
+    """Else the client would wait for results, and the server for the rest of a statement."""
+    with applied(engine.url, driver) as application:
+        application.mint(0)
+        connection = application.use(driver_connection)
+        with socket.socket(fileno=os.dup(connection.fileno())) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+        assert len(application.mint(*range(1, 10_000))) == 9_999
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
