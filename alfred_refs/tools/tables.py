@@ -458,8 +458,9 @@ class ToolList:
             return self.rows_at(len(path) - 1)
         parsed = None if ref is None else parse_ref(ref)
         entities = [table.entity for table in self.tables[1:]]
-        is_known = parsed is not None and parsed.entity in entities
-        return self.rows_at(entities.index(parsed.entity) if parsed and is_known else 0)
+        if parsed is None or parsed.entity not in entities:
+            return self.rows_at(0)
+        return self.rows_at(entities.index(parsed.entity))
 
     @property
     def column(self) -> ToolColumn | None:

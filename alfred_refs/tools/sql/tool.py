@@ -363,7 +363,7 @@ class QueryRun:
         plan: PreparedQuery,
         literals: Sequence[str],
         most: int,
-        bind_arguments: Mapping[str, Any],
+        bind_arguments: dict[str, Any],
     ) -> list[Any]:
         row_limit = most + 1
         if plan.limit is not None:
@@ -389,7 +389,7 @@ class QueryRun:
                         LIST_LIMIT: self._limits.related + 1,
                         LARGE_LIMIT: self._most_large(plan, row_limit),
                     },
-                    bind_arguments=dict(bind_arguments),
+                    bind_arguments=bind_arguments,
                 ).all()
             )
         except UntranslatableError:

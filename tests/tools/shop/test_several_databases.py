@@ -62,8 +62,10 @@ def test_a_call_changes_one_database(
             undo = desk.undo(*CHAT, call=1, by="ann")
             assert "several databases" in str(undo.refusal)
         else:
-            with pytest.raises(SetupError, match="several databases"):
-                desk.call(*CHAT, "db_create", create)
+            without = desk.toolset.bind(desk.sessions, registry=registry)
+            for each in (desk, without):
+                with pytest.raises(SetupError, match="several databases"):
+                    each.call(*CHAT, "db_create", create)
             assert desk.history(*CHAT) == []
             counted = {"table": "stall_orders", "columns": ["count(*)"]}
             assert desk.call(*CHAT, "db_read", counted).value["totals"] == [{"count(*)": 1}]
